@@ -24,42 +24,61 @@ from wa_orchestrator.dashboard.pages import (
     anti_ban,
     audit,
     backups,
+    campaigns,
+    contacts,
     fleet,
+    groups,
+    inbox,
     jobs,
     live_log,
     messages,
+    nodes,
     passkey,
     people,
     proxies,
     radar,
     scan,
     session,
+    session_import,
     settings,
 )
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.dashboard.routes.account import AccountRoutes
+from wa_orchestrator.dashboard.routes.guest import GuestRoutes
+from wa_orchestrator.dashboard.routes.inbox_files import InboxFileRoutes
+from wa_orchestrator.dashboard.routes.inbox_presence import PresenceRoutes
 from wa_orchestrator.dashboard.routes.login import LoginRoutes
-from wa_orchestrator.domain.access import Everything
+from wa_orchestrator.dashboard.routes.session_import import MovingInRoutes
+from wa_orchestrator.domain.access.permissions import Everything
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.loop import Loop
+from wa_orchestrator.orchestrator.api import exports
 from wa_orchestrator.orchestrator.api.backups import backup_file
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.web import problems
+from wa_orchestrator.web.exported_rows import FileFormat
 
 Show = Callable[[Renderer, View, Mapping[str, str]], Awaitable[PageContent | None]]
 #: Every page by its path: its name, what it shows, and its live parts.
 PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/": ("fleet", fleet.show, fleet.parts),
     "/scan": ("scan", scan.show, scan.parts),
+    "/import": ("import", session_import.show, session_import.parts),
     "/link/{id}/passkey": ("passkey", passkey.show, passkey.parts),
     "/sessions/{id}": ("session", session.show, session.parts),
+    "/sessions/{id}/groups": ("groups", groups.show, groups.parts),
+    "/inbox": ("inbox", inbox.show, inbox.parts),
+    "/contacts": ("contacts", contacts.show, contacts.parts),
     "/messages": ("messages", messages.show, messages.parts),
+    "/campaigns": ("campaigns", campaigns.show_all, campaigns.list_parts),
+    "/campaigns/{id}": ("campaign", campaigns.show_one, campaigns.parts),
     "/proxies": ("proxies", proxies.show, proxies.parts),
     "/anti-ban": ("anti-ban", anti_ban.show, anti_ban.parts),
     "/live-log": ("live-log", live_log.show, live_log.parts),
     "/radar": ("radar", radar.show, radar.parts),
     "/backups": ("backups", backups.show, backups.parts),
     "/jobs": ("jobs", jobs.show, jobs.parts),
+    "/nodes": ("nodes", nodes.show, nodes.parts),
     "/people": ("people", people.show, people.parts),
     "/audit": ("audit", audit.show, audit.parts),
     "/settings": ("settings", settings.show, settings.parts),
@@ -69,7 +88,9 @@ LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fle
 OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
 ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs", "people", "audit", "passkey"})
 #: About the whole fleet: closed to people who see some sessions only.
-FLEET_ONLY: Final = frozenset({"proxies", "radar", "backups"})
+FLEET_ONLY: Final = frozenset({"proxies", "radar", "backups", "campaigns", "campaign", "nodes", "import"})
+#: They show each person something else: what is assigned to them, which account is theirs.
+PERSONAL: Final = frozenset({"inbox", "people"})
 _YEAR_S: Final = 31_536_000
 _CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 log = structlog.get_logger(__name__)
@@ -99,9 +120,14 @@ class Dashboard:
             routes.get(old)(_redirect_old_address)
         routes.get("/events/ui", response_class=StreamingResponse)(self._stream)
         routes.get("/backups/{backup_id}/file", response_class=FileResponse)(self._backup_file)
+        routes.get("/files/{what}", response_class=StreamingResponse)(self._file)
         routes.post("/do/{action}")(self._do)
         routes.post("/choose")(self._choose)
-        routes.include_router(LoginRoutes(self._context, self.renderer, self.auth))
+        routes.include_router(LoginRoutes(self.renderer, self.auth))
+        routes.include_router(GuestRoutes(self._context, self.renderer))
+        routes.include_router(InboxFileRoutes(self._context))
+        routes.include_router(MovingInRoutes(self._app, self.renderer))
+        routes.include_router(PresenceRoutes(self._context, self.renderer))
         routes.include_router(AccountRoutes(self._context, self.renderer, self.auth))
         return routes
 
@@ -128,7 +154,7 @@ class Dashboard:
         if page not in LIVE or not _may_open(person, page):
             raise Refused("NO_SUCH_PAGE", "There is no such page.", 404)
         language = self.renderer.language_of(request)
-        token = request.cookies.get(guard.cookie_name(self._context.settings))
+        token = request.cookies.get(guard.cookie_name(request))
 
         async def check_login() -> None:
             now = await self.auth.look(token)
@@ -142,7 +168,7 @@ class Dashboard:
             query,
             partial(self.renderer.view_as, person, page, language),
             LIVE[page],
-            sight=(language, person.role, person.reach),
+            sight=(language, person.role, person.reach, person.caller.key_id if page in PERSONAL else ""),
             check_login=check_login,
         )
         events = _until_logged_out(stream.run(after if _CURSOR.fullmatch(after) else ""))
@@ -154,6 +180,26 @@ class Dashboard:
         """Hand a backup over to an administrator; the audit log says so."""
         require_administrator(person)
         return with_security_headers(await backup_file(self._context, person.caller, backup_id))
+
+    async def _file(self, what: str, person: LoggedInPerson) -> Response:
+        """Hand a list over as CSV: of sessions that the person sees, or of the whole fleet."""
+        require_operator(person)
+        if what not in ("messages", "sessions", "opt-outs", "audit"):
+            raise Refused("NO_SUCH_PAGE", "There is no such page.", 404)
+        if what == "audit":
+            require_administrator(person)
+        if what == "opt-outs" and not isinstance(person.reach, Everything):
+            raise Refused("KEY_LIMITED", "This is about all sessions.", 403)
+        match what:
+            case "messages":
+                made = await exports.messages_file(self._context, person.caller, exports.MessageExport())
+            case "sessions":
+                made = await exports.sessions_file(self._context, person.caller, FileFormat.CSV)
+            case "opt-outs":
+                made = await exports.opt_outs_file(self._context, person.caller, FileFormat.CSV)
+            case _:
+                made = await exports.audit_file(self._context, person.caller, FileFormat.CSV)
+        return with_security_headers(made)
 
     async def no_such_page(self, request: Request, error: Exception) -> Response:
         """Answer an unknown address: with a page for people, with JSON for programs. Needs no login."""

@@ -10,12 +10,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from wa_orchestrator.dashboard.login import IDLE_S, Authenticator, Person
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.auth import context_of
 
 #: Bars need style attributes (`--n:38`); style sheets and scripts come from files only.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
+    "media-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 R = TypeVar("R", bound=Response)
@@ -28,16 +28,23 @@ class NotLoggedIn(Exception):  # noqa: N818 (names what happened)
     """The request has no valid login."""
 
 
-def cookie_name(settings: Settings) -> str:
+def cookie_name(request: Request) -> str:
     """Return the cookie's name. With TLS, browsers refuse a `__Host-` cookie that another site has set."""
-    return "__Host-wao" if settings.public_base_url.startswith("https://") else "wao"
+    is_tls = request.url.scheme == "https" or context_of(request).settings.public_base_url.startswith("https://")
+    return "__Host-wao" if is_tls else "wao"
 
 
-def set_cookie(response: Response, settings: Settings, token: str) -> None:
+def set_cookie(response: Response, request: Request, token: str) -> None:
     """Set the login cookie, out of reach of scripts and other sites."""
-    name = cookie_name(settings)
+    name = cookie_name(request)
     secure = name.startswith("__Host-")
     response.set_cookie(name, token, max_age=IDLE_S, path="/", httponly=True, samesite="strict", secure=secure)
+
+
+def delete_cookie(response: Response, request: Request) -> None:
+    """Delete the login cookie. Browsers ignore what is said about a `__Host-` cookie unless it is `Secure`."""
+    name = cookie_name(request)
+    response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=name.startswith("__Host-"))
 
 
 def with_security_headers(response: R) -> R:
@@ -78,9 +85,17 @@ def require_same_origin(request: Request) -> None:
         same = request.headers.get("sec-fetch-site") == "same-origin"
     else:
         public = urlsplit(context_of(request).settings.public_base_url).netloc
-        same = urlsplit(origin).netloc in (request.headers.get("host", ""), public)
+        same = _host_of(origin) in (request.headers.get("host", ""), public)
     if not same:
         raise Refused("OTHER_ORIGIN", "The request came from another site. Use the dashboard's own pages.", 403)
+
+
+def _host_of(origin: str) -> str | None:
+    """Return the host and port of an origin; None for what is no URL."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def require_csrf_token(request: Request, person: Person, given: str) -> None:
@@ -91,7 +106,7 @@ def require_csrf_token(request: Request, person: Person, given: str) -> None:
 
 async def logged_in_person(request: Request) -> Person:
     auth: Authenticator = request.app.state.authenticator
-    person = await auth.recognize(request.cookies.get(cookie_name(context_of(request).settings)))
+    person = await auth.recognize(request.cookies.get(cookie_name(request)))
     if person is None:
         raise NotLoggedIn
     return person

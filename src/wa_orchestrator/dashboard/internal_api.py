@@ -33,12 +33,17 @@ class ApiResponse:
     @property
     def message(self) -> str:
         """The message of an error; all of them if the request has several problems."""
-        several = self._error.get("errors") or []
+        several = self.errors if self.code == "VALIDATION_FAILED" else []
         return " ".join(str(each["message"]) for each in several) or str(self._error.get("message", ""))
 
     @property
     def paths(self) -> list[str]:
-        return [str(each.get("path", "")) for each in self._error.get("errors") or []]
+        return [str(each.get("path", "")) for each in self.errors]
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The single problems of a request."""
+        return list(self._error.get("errors") or [])
 
     @property
     def _error(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ reconnects sends the id of the last event it saw and gets what changed since, or
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -31,6 +31,9 @@ IDLE_S: Final = {"scan": 0.5, "session": 5.0, "fleet": 5.0, "first": 5.0}
 _DEFAULT_IDLE_S: Final = 10.0
 BEAT_S: Final = 10.0
 _READ_BLOCK_MS: Final = 2000
+#: Without an open page the stream is read this often: being woken by every event took a tenth of a message's time.
+_UNWATCHED_S: Final = 2.0
+_MAX_EVENTS: Final = 500
 _MAX_LINES: Final = 40
 #: A page that reconnects gets more lines at once.
 _MAX_LINES_AFTER_GAP: Final = 400
@@ -53,6 +56,17 @@ class Hub:
         self.last_event_ms = 0
         self.open = True
         self._batch_end: asyncio.TimerHandle | None = None
+        self._watched = asyncio.Event()
+
+    @contextlib.contextmanager
+    def watching(self, page: "PageStream") -> Iterator[None]:
+        """Pass events on to a page while the block runs."""
+        self.pages.add(page)
+        self._watched.set()
+        try:
+            yield
+        finally:
+            self.pages.discard(page)
 
     async def run(self) -> None:
         """Read until cancelled; outages of Redis are retried."""
@@ -61,21 +75,28 @@ class Hub:
             with contextlib.suppress(RedisError, OSError):
                 for newest in await event_stream.latest(self._context.scripts, most=1):
                     self._note(newest)
-            await Loop("dashboard_events", self.step).run()
+            await Loop("dashboard_events", self.step, wake=self._watched).run()
         finally:  # the server stops: close the streams, browsers reconnect by themselves
             self.open = False
             self._wake_pages()
 
     async def step(self) -> float:
-        """Wait for events and pass them to the open pages. Return 0: the next round is at once."""
-        entries = await event_stream.wait(self._context.scripts, after=self.cursor, most=500, block_ms=_READ_BLOCK_MS)
+        """Pass new events to the open pages, if there are any. Returns the seconds until the next look."""
+        scripts = self._context.scripts
+        if not self.pages:
+            entries = await event_stream.read(scripts, after=self.cursor, most=_MAX_EVENTS)
+            self._pass_on(entries)
+            return 0 if len(entries) == _MAX_EVENTS else _UNWATCHED_S
+        self._pass_on(await event_stream.wait(scripts, after=self.cursor, most=_MAX_EVENTS, block_ms=_READ_BLOCK_MS))
+        return 0
+
+    def _pass_on(self, entries: list[Entry]) -> None:
         if entries:
             self._touch(entries)
             self._note(entries[-1])
             for open_page in self.pages:
                 open_page.add_events(entries)
             self._end_batch_soon()
-        return 0
 
     async def catch_up(self) -> None:
         """Mark what changed until now, also what `run` has not read yet, so that the next snapshot has it."""
@@ -159,8 +180,7 @@ class PageStream:
 
     async def run(self, after: str) -> AsyncIterator[str]:
         """Yield server-sent events until the browser disconnects."""
-        self._hub.pages.add(self)
-        try:
+        with self._hub.watching(self):
             # With the cursor that the browser sent: if the stream ends here, nothing is skipped.
             yield _event("hello", {"at": self._hub.last_event_ms}, after)
             await self._resume(after)
@@ -174,8 +194,6 @@ class PageStream:
                 if loop.time() >= beat_at:
                     beat_at = loop.time() + BEAT_S
                     yield _event("beat", {"at": self._hub.last_event_ms}, self._sent_cursor)
-        finally:
-            self._hub.pages.discard(self)
 
     async def _resume(self, after: str) -> None:
         """Queue what a browser has missed since this cursor; a whole page if it is new, or if it missed too much."""

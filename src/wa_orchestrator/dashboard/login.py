@@ -18,8 +18,8 @@ from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import accounts, browser_name, login_throttle
 from wa_orchestrator.dashboard.login_throttle import LoginThrottle
-from wa_orchestrator.domain import passwords, second_factor
-from wa_orchestrator.domain.access import EVERYTHING, SCOPES, Reach, Role, Scope
+from wa_orchestrator.domain.access import passwords, second_factor
+from wa_orchestrator.domain.access.permissions import EVERYTHING, SCOPES, Reach, Role, Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.access import logins, people
@@ -212,7 +212,7 @@ class Authenticator:
         admission = await logins.admit_code(self._scripts, who)
         if isinstance(admission, CodeMustWait):
             return TooManyAttempts(-(-admission.wait_ms // 1000))
-        if not await accounts.use_app_code(self._scripts, account, code):
+        if not await accounts.use_app_code(self._context, account, code):
             return WrongPassword(0)
         await logins.clear_codes(self._scripts, who)
         return None
@@ -331,7 +331,7 @@ def require_administrator(person: Person) -> None:
     """Refuse everybody else."""
     require_operator(person)
     if not person.is_administrator:
-        raise Refused("SCOPE_MISSING", "Only administrators may do this. Ask one.", 403, needed=str(Scope.ADMIN))
+        raise Refused("SCOPE_MISSING", "Only administrators can do this. Ask one.", 403, needed=str(Scope.ADMIN))
 
 
 def require_operator(person: Person) -> None:

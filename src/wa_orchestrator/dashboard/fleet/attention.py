@@ -11,7 +11,7 @@ from wa_orchestrator.dashboard.fleet.snapshot import FailedMessages, Row, Snapsh
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.orchestrator.notifications.lasting_troubles import PATIENCE_MS
 
@@ -38,6 +38,7 @@ def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
         *_server(snapshot, locale),
         *_failed(snapshot, locale),
         *_unlinked(snapshot, locale),
+        *_unproven_opt_outs(snapshot, locale),
         *_without_slot(snapshot, locale),
         *_offline(snapshot, locale),
         *_bad_proxies(snapshot, locale),
@@ -45,9 +46,13 @@ def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
         *_failed_messages(snapshot.failed, locale),
         *_reachout_locks(snapshot, locale),
         *_failing_webhooks(snapshot, locale),
+        *_disabled_webhooks(snapshot, locale),
         *_long_queues(snapshot, locale),
+        *_poor_numbers(snapshot, locale),
         *_backups(snapshot, locale),
+        *_paused_campaigns(snapshot, locale),
         *_full(snapshot, locale),
+        *_few_profiles(snapshot, locale),
         *_slowed_down(snapshot, locale),
         *_bursts(snapshot, locale),
     ]
@@ -72,6 +77,9 @@ def _server(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
             case EventType.REDIS_MEMORY_LOW:
                 what, do = locale.t("attention.redis_memory", since=since), locale.t("attention.redis_memory_do")
                 yield _line("failed", what, do, "/live-log?kind=server", locale)
+            case EventType.NODE_LOST:
+                what = locale.t("attention.node_lost", name=ltr(fields["node"]), since=since)
+                yield _line("failed", what, locale.t("attention.node_lost_do"), "/nodes", locale)
             case EventType.ARCHIVE_FAILING:
                 what = locale.t("attention.archive", since=locale.clock(int(fields["since"])))
                 elsewhere = "_elsewhere" if fields["reason"] == "ARCHIVE_ELSEWHERE" else ""
@@ -87,6 +95,31 @@ def _backups(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         elif trouble.kind == EventType.BACKUP_COPY_FAILED:
             what = locale.t("attention.backup_uncopied", backup=ltr(trouble.fields["backup"]))
             yield _line("warn", what, locale.t("attention.backup_uncopied_do"), "/live-log?kind=backup", locale)
+
+
+def _paused_campaigns(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    for trouble in snapshot.troubles:
+        if trouble.kind == EventType.CAMPAIGN_PAUSED_ITSELF:
+            name = bdi(snapshot.campaign_names.get(trouble.fields["campaign"], trouble.fields["campaign"]))
+            what = locale.t("attention.campaign", name=name, since=locale.clock(trouble.at_ms))
+            why = locale.t(f"cause.{trouble.fields['reason']}")
+            yield _line("warn", what, why, f"/campaigns/{trouble.fields['campaign']}", locale)
+
+
+def _disabled_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    for trouble in snapshot.troubles:
+        if trouble.kind == EventType.WEBHOOK_DISABLED:
+            host = ltr(snapshot.webhook_hosts.get(trouble.fields["webhook"], trouble.fields["webhook"]))
+            what = locale.t("attention.webhook_disabled", name=host, since=locale.clock(trouble.at_ms))
+            yield _line("warn", what, locale.t("attention.webhook_disabled_do"), "/settings", locale)
+
+
+def _unproven_opt_outs(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    for trouble in snapshot.troubles:
+        row = snapshot.rows.get(trouble.fields.get("session", ""))
+        if trouble.kind == EventType.SESSION_OPT_OUTS_UNPROVEN and row is not None:
+            what = locale.t("attention.opt_outs", name=bdi(snapshot.called(row)))
+            yield _line("failed", what, locale.t("attention.opt_outs_do"), f"/sessions/{row.id}", locale)
 
 
 def _error_text(code: str, locale: Locale) -> str:
@@ -181,11 +214,27 @@ def _long_queues(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         yield Item("warn", "i-clock", what, do, locale.t("do.details"), "/?sort=queue")
 
 
+def _poor_numbers(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    for trouble in snapshot.troubles:
+        row = snapshot.rows.get(trouble.fields.get("session", ""))
+        if trouble.kind == EventType.SESSION_HEALTH_POOR and row is not None:
+            fields = trouble.fields
+            what = locale.t(
+                f"attention.health_{fields['signal']}",
+                name=bdi(snapshot.called(row)),
+                count=locale.number(int(fields["count"])),
+                of=locale.number(int(fields["of"])),
+            )
+            yield Item(
+                "warn", "i-pace", what, locale.t("attention.health_do"), locale.t("do.details"), f"/sessions/{row.id}"
+            )
+
+
 def _bad_proxies(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     bad = snapshot.bad
     if not bad:
         return
-    what = locale.n("attention.bad_proxy", len(bad), proxy=ltr(bad[0].id))
+    what = locale.n("attention.bad_proxy", len(bad), proxy=bdi(snapshot.proxy_called(bad[0].id)))
     affected = {name for proxy in bad for name in snapshot.sessions_of(proxy)}
     if len(bad) > 1:
         do = locale.t("attention.bad_proxies_do", n=locale.number(len(affected)))
@@ -212,6 +261,12 @@ def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         name = "attention.full" if snapshot.proxies else "attention.no_proxy"
         what, do = locale.t(name, slots=locale.number(snapshot.slots)), locale.t(f"{name}_do")
         yield Item("warn", "i-proxy", what, do, locale.t("do.add_proxy"), "/proxies#add")
+
+
+def _few_profiles(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if any(each.kind == EventType.PROFILE_LOW_INVENTORY for each in snapshot.troubles):
+        what, do = locale.t("attention.few_profiles"), locale.t("profiles.few_do")
+        yield Item("warn", "i-warn", what, do, locale.t("do.details"), "/proxies#profiles")
 
 
 def _failed_messages(failed: FailedMessages, locale: Locale) -> Iterator[Item]:

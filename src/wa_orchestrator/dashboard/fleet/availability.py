@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wa_orchestrator.dashboard.html.charts import QUARTERS
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
 
 DAY_MS: Final = 86_400_000
 QUARTER_MS: Final = DAY_MS // QUARTERS

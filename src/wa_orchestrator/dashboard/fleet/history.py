@@ -6,7 +6,7 @@ from typing import Final
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.fleet.snapshot import FailedMessages
 from wa_orchestrator.dashboard.html.charts import QUARTERS
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from wa_orchestrator.dashboard.html.locale import spelled_phone
-from wa_orchestrator.domain.access import Everything, Reach
+from wa_orchestrator.domain.access.permissions import Everything, Reach
 from wa_orchestrator.domain.pacing.backlog import Backlog
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
-from wa_orchestrator.domain.session import WANTS_WORKER, Reason, State
+from wa_orchestrator.domain.pacing.tag_limits import Origin, PaceLimit
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Reason, State
 from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.events.lasting_troubles import Trouble
 from wa_orchestrator.store.messages.holds import Hold
@@ -38,11 +39,17 @@ class Row:
     lock_until: int
     slowdowns: int
     stats: Mapping[str, int]
-    own_limits: bool
+    origins: Mapping[PaceLimit, Origin]
+    """Where each of its limits comes from."""
 
     @property
     def id(self) -> str:
         return self.session.id
+
+    @property
+    def own_limits(self) -> bool:
+        """Whether one of its limits is not the preset's."""
+        return any(origin.kind != "preset" for origin in self.origins.values())
 
     @property
     def needs_confirmation(self) -> bool:
@@ -135,11 +142,12 @@ class Row:
         """How much of today's budget the queue will use, in percent."""
         return min(100 - self.share_sent, round(self.for_today / self.pace.per_day * 100))
 
-    def matches(self, text: str) -> bool:
-        """Whether a search finds it: by name, id, phone or proxy."""
+    def matches(self, text: str, proxy_name: str = "") -> bool:
+        """Whether a search finds it: by name, id, phone, proxy or tag."""
         wanted = text.strip().lower()
         digits = "".join(each for each in wanted if each.isdigit())
-        hay = f"{self.name} {self.id} {self.session.phone} {self.session.proxy}".lower()
+        place = f"{self.session.proxy} {proxy_name}"
+        hay = f"{self.name} {self.id} {self.session.phone} {place} {' '.join(self.session.tags)}".lower()
         return wanted in hay or (len(digits) > 3 and digits in self.session.phone)
 
 
@@ -175,8 +183,11 @@ class Snapshot:
     failed: FailedMessages = FailedMessages()
     troubles: Sequence[Trouble] = ()
     """Lasting troubles: those of the server itself are shown."""
+    campaign_names: Mapping[str, str] = field(default_factory=dict)
+    """The names of the newest campaigns, by id."""
     _sorted: list[Row] = field(default_factory=list, init=False, repr=False, compare=False)
     """Sorted once: what needs attention asks a dozen times, on every page."""
+    _proxy_names: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def restricted(self, reach: Reach) -> "Snapshot":
         """Return what a person with this reach sees: their sessions, and of proxies and holds what concerns those."""
@@ -202,6 +213,12 @@ class Snapshot:
     def called(self, row: Row) -> str:
         """Return the name of a session; the full name if others have the same."""
         return row.full_name if row.name in self.namesakes else row.name
+
+    def proxy_called(self, proxy_id: str, shortest: int | None = None) -> str:
+        """Return the name of a proxy; its id, or the first characters of it, where it has none."""
+        if not self._proxy_names:
+            self._proxy_names.update({each.id: each.name for each in self.proxies})
+        return self._proxy_names.get(proxy_id) or proxy_id[:shortest]
 
     def sorted_rows(self) -> list[Row]:
         """Return all sessions, those that need a person first."""

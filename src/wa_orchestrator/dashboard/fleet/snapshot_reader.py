@@ -13,10 +13,10 @@ from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.backlog import split_backlog
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.domain.pacing.limits import Override
 from wa_orchestrator.messages import session_pace
 from wa_orchestrator.messages.session_pace import Holds, pace_of, zone_of
 from wa_orchestrator.store import records
+from wa_orchestrator.store.campaigns import campaign_records
 from wa_orchestrator.store.events import activity, lasting_troubles, webhooks
 from wa_orchestrator.store.events.webhooks import Webhook
 from wa_orchestrator.store.messages.holds import Hold
@@ -25,6 +25,8 @@ from wa_orchestrator.store.sessions import slots
 
 #: Every session is read again after this time even without an event: pings make none.
 FULL_S: Final = 10.0
+#: The log and the audit log go back only so far.
+_CAMPAIGNS: Final = 100
 
 
 class SnapshotReader:
@@ -87,13 +89,16 @@ class SnapshotReader:
             await self._failing_webhooks(hooks),
             await history.failed_lately(self._scripts, now_ms),
             await lasting_troubles.every(self._scripts),
+            await campaign_records.names(self._scripts, most=_CAMPAIGNS),
         )
 
     async def _failing_webhooks(self, hooks: Sequence[Webhook]) -> dict[str, int]:
         found: dict[str, int] = {}
         for webhook in hooks:
             state = await webhooks.state(self._scripts, webhook.id)
-            if since := state.failing_since_ms or state.disabled_at_ms:
+            if state.disabled_at_ms:
+                continue  # a trouble of its own: nothing is delivered to it
+            if since := state.failing_since_ms:
                 found[webhook.host] = min(since, found.get(webhook.host, since))
         return found
 
@@ -114,7 +119,7 @@ class SnapshotReader:
                 done.lock_until,
                 done.slowdowns,
                 done.counts,
-                own_limits=session_pace.override_of(session) != Override(),
+                session_pace.origins_of(settings, session, now_ms),
             )
             for session, done in zip(sessions, await activity.of_sessions(self._scripts, spans), strict=True)
         ]

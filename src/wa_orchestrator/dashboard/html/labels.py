@@ -1,14 +1,16 @@
 """Texts for stored codes: actors, actions, causes, notes. An unknown code is shown as it is; tests find those."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
-from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.messages.message import MessageStatus
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
+from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.texts import catalogue
 
 _ACTORS: Final = ("configured", "server", "administrator", "viewer", "nobody")
@@ -30,8 +32,12 @@ def action_name(view: Locale, action: str) -> Markup:
     return _text_or(view, f"action.{action}", action)
 
 
-def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
-    """Return what it was done to; a session by its name."""
+def target(
+    view: Locale, snapshot: Snapshot, action: str, name: str, names: Mapping[str, str] = MappingProxyType({})
+) -> Markup:
+    """Return what it was done to, by its name; `names` are those of people and keys, by their ids."""
+    if name in names:
+        return bdi(names[name])
     kind, colon, rest = name.partition(":")
     if action.startswith("hold.") and name == "all":
         return view.t("hold.everything")
@@ -42,6 +48,8 @@ def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
         return bdi(snapshot.called(row))
     if name in snapshot.webhook_hosts:
         return ltr(snapshot.webhook_hosts[name])
+    if name in snapshot.campaign_names:
+        return bdi(snapshot.campaign_names[name])
     if action.startswith("opt_out."):
         return ltr(f"••••{name}")
     return bdi(rest if colon and kind in ("session", "group", "phone") else name)

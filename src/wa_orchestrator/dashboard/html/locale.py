@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
@@ -88,6 +88,11 @@ class Locale:
     def _local(self, at_ms: int) -> datetime:
         return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(self.zone)
 
+    @property
+    def today(self) -> date:
+        """The day on which the page is shown."""
+        return self._local(self.now_ms).date()
+
     def clock(self, at_ms: int, form: str = "%H:%M") -> Markup:
         """Format a time, with the day unless it is today."""
         then, today = self._local(at_ms), self._local(self.now_ms)
@@ -113,6 +118,27 @@ class Locale:
         then = self._local(at_ms)
         return self.t("time.date", day=then.day, month=self.t(f"month.{then.month}"))
 
+    def day(self, at_ms: int) -> Markup:
+        """Name the day of an instant: today, yesterday, or its date, with the year if it is another one."""
+        then, today = self._local(at_ms).date(), self.today
+        days = (today - then).days
+        if days in (0, 1):
+            return self.t("time.day_yesterday" if days else "time.day_today")
+        date = (
+            self.date(at_ms)
+            if then.year == today.year
+            else self.t("time.day_year", date=self.date(at_ms), year=then.year)
+        )
+        return self.t("time.day_of", weekday=self.t(f"weekday.{then.isoweekday()}"), date=date)
+
+    def day_key(self, at_ms: int) -> str:
+        """Return the day of an instant as an ISO date."""
+        return self._local(at_ms).date().isoformat()
+
+    def days_until(self, day: str) -> int:
+        """Return how many days there are until an ISO date; negative once it has passed."""
+        return (date.fromisoformat(day) - self._local(self.now_ms).date()).days
+
     def ago(self, at_ms: int) -> Markup:
         """Format how long ago something was; the page's script keeps it current."""
         if not at_ms:
@@ -129,6 +155,10 @@ class Locale:
             if seconds >= size:
                 return self.t(f"unit.{unit}", n=seconds // size)
         return self.t("unit.s", n=seconds)
+
+    def seconds(self, length_ms: int) -> Markup:
+        """Format a short duration in seconds with one digit after the point."""
+        return self.t("unit.s", n=ltr(f"{length_ms / 1000:.1f}"))
 
     def script_texts(self) -> str:
         """Return the texts that the page's script needs as JSON, for an attribute."""

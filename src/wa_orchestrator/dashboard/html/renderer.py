@@ -18,11 +18,19 @@ from wa_orchestrator.dashboard import guard
 from wa_orchestrator.dashboard.fleet import attention
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
-from wa_orchestrator.dashboard.html import labels
+from wa_orchestrator.dashboard.html import conversations, labels
+from wa_orchestrator.dashboard.html.fragments import Fragments
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.dashboard.login import Person
-from wa_orchestrator.domain.access import Everything
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.access.permissions import Everything
+from wa_orchestrator.domain.sessions.session import Reason
+from wa_orchestrator.gateway.campaigns.end_date import EndDates
+from wa_orchestrator.gateway.redis_access import PlainRedis
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
+from wa_orchestrator.orchestrator.api.contacts import ContactRoutes
+from wa_orchestrator.orchestrator.api.conversations.routes import ConversationRoutes
+from wa_orchestrator.orchestrator.api.groups import GroupRoutes
+from wa_orchestrator.orchestrator.workers.worker_spec import SEVERAL_MACHINES
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.timestamps import iso
 
@@ -93,7 +101,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {"ltr": ltr, "bdi": bdi, "iso": iso}
-    env.globals |= {"asset": asset, "labels": labels}
+    env.globals |= {"asset": asset, "labels": labels, "chat": conversations}
     return env
 
 
@@ -111,6 +119,13 @@ class Renderer:
         self._env = environment()
         self.macros: Any = self._env.get_template("parts.html").module
         self.operations: Any = self._env.get_template("operations.html").module
+        self.campaigns: Any = self._env.get_template("campaign-parts.html").module
+        self.campaign_ends = EndDates(context, SenderPool(PlainRedis(context.scripts), context.settings))
+        self.inbox: Any = self._env.get_template("inbox-parts.html").module
+        self.fragments = Fragments()
+        self.conversations = ConversationRoutes(context)
+        self.groups = GroupRoutes(context)
+        self.contacts = ContactRoutes(context)
 
     async def view(self, request: Request, person: Person, page: str) -> View:
         return self._view(await self.reader.read(), person, page, self.language_of(request), _theme_of(request))
@@ -133,6 +148,7 @@ class Renderer:
             m=self.macros,
             workers_read_each_other=self.context.workers_read_each_other,
             redis_weaknesses=self.context.redis_weaknesses,
+            several_nodes=self.context.settings.runner in SEVERAL_MACHINES,
             **shown.values,
         )
         return guard.with_security_headers(HTMLResponse(html, status_code=status))
@@ -148,6 +164,14 @@ class Renderer:
         view = self._view(nothing, None, "login", self.language_of(request), _theme_of(request))
         values = {"wait_s": None, "locked_s": None, "used_link": False, "name": "", "needs_code": False} | values
         return self.page(view, PageContent(template, values=values), status=status)
+
+    def guest_page(self, request: Request, language: str, status: int, now_ms: int, **values: object) -> HTMLResponse:
+        """Render the page of a one-time link: in the language that was chosen for it, without cookies or the fleet."""
+        nothing = Snapshot(now_ms, {}, (), {}, frozenset(), self.context.settings.max_sessions_per_proxy)
+        view = self._view(nothing, None, "guest", language if language in languages() else self.language_of(request))
+        blank: dict[str, object] = {"phone": "", "label": "", "device": "", "until_ms": 0, "tries": 0, "most_tries": 0}
+        blank |= {"picture": "", "pairing": ""}
+        return self.page(view, PageContent("guest.html", values=blank | values), status=status)
 
     def language_of(self, request: Request) -> str:
         """Return the language that the person has selected, else the browser's, else the installation's."""

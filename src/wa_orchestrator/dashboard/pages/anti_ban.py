@@ -8,9 +8,13 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
+from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
+from wa_orchestrator.domain.pacing.tag_limits import TagLimit, under_tags
+from wa_orchestrator.messages.session_pace import decode_tag_limit
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.holds import Hold
+from wa_orchestrator.store.sessions import tag_limits
+from wa_orchestrator.store.sessions.labels import labels_of
 
 _NEAREST: Final = 12
 _OPT_OUTS_SHOWN: Final = 8
@@ -44,7 +48,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 
 async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
     m = renderer.macros
-    groups = sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
+    groups = sorted({name for row in view.snapshot.rows.values() for name in labels_of(row.session)})
     # The list is of all sessions: whoever sees some of them only may add to it, but not read it.
     stored = [] if view.is_limited else await contacts.opt_outs(renderer.context.scripts)
     opt_outs = sorted(stored, key=lambda each: -each.at_ms)
@@ -53,12 +57,33 @@ async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: b
         "holding": m.holding(view),
         "trust-counts": m.trust_counts(view, Counter(row.trust for row in view.snapshot.rows.values())),
         "held": m.held(view, held(view), groups),
+        "tag-limits": m.tag_limits(view, await _limits_by_tag(renderer, view), known_tags(view)),
         "opt-outs": m.opt_outs(view, shown, len(opt_outs)),
     }
     for row in rows:
         made[f"bd-{row.id}"] = m.near_budget(view, row)
         made[f"mi-{row.id}"] = m.minute_cell(view, row)
     return made
+
+
+async def _limits_by_tag(renderer: Renderer, view: View) -> list[tuple[TagLimit, int, Mapping[Trust, Pace]]]:
+    """Return the limits of tags, how many sessions have each tag, and what they get by trust.
+
+    Whoever sees some sessions only sees the tags of those.
+    """
+    settings, counts = renderer.context.settings, Counter(known_tags(view, each_once=False))
+    stored = [decode_tag_limit(text) for text in (await tag_limits.read(renderer.context.scripts)).values()]
+    return [
+        (limit, counts[limit.tag], {trust: under_tags(settings.pace(trust), [limit]) for trust in Trust})
+        for limit in stored
+        if counts[limit.tag] or not view.is_limited
+    ]
+
+
+def known_tags(view: View, *, each_once: bool = True) -> list[str]:
+    """Return the tags of all sessions, sorted."""
+    found = [tag for row in view.snapshot.rows.values() for tag in row.session.tags]
+    return sorted(set(found) if each_once else found)
 
 
 def nearest(view: View, text: str) -> list[Row]:

@@ -36,12 +36,12 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "found": len(found),
         "page": page,
         "page_size": PAGE_SIZE,
-        "query": {name: query.get(name, "") for name in ("state", "q", "sort")},
+        "query": {name: query.get(name, "") for name in ("state", "q", "tag", "sort")},
         "dense": len(view.snapshot.rows) >= MANY,
         "groups": groups(view) if len(view.snapshot.rows) >= MANY else [],
     }
     watch = {"page": "fleet", "ids": ",".join(row.id for row in shown), "found": str(len(found))}
-    watch |= {"state": query.get("state", ""), "q": query.get("q", "")}
+    watch |= {name: query.get(name, "") for name in ("state", "q", "tag")}
     return PageContent("fleet.html", parts, values, watch)
 
 
@@ -50,7 +50,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     ids = [name for name in query.get("ids", "").split(",") if name]
     rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
     gone = {f"row-{name}": Markup("") for name in ids if name not in view.snapshot.rows}
-    left = len(gone) + len([row for row in rows if not _passes(row, query)])
+    left = len(gone) + len([row for row in rows if not _passes(view, row, query)])
     newer = len(filtered(view, query)) - (number_in(query, "found") - left)
     return await _parts(renderer, view, query, rows) | gone | {"newer": renderer.macros.newer(view, newer)}
 
@@ -85,7 +85,7 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
         "figures": m.figures(view),
         "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours),
         "pool": m.pool(view),
-        "chips": m.chips(view, query.get("state", ""), query.get("q", "")),
+        "chips": m.chips(view, query.get("state", ""), query.get("q", ""), query.get("tag", "")),
         "newer": m.newer(view, 0),
     }
     for row in rows:
@@ -111,7 +111,7 @@ def share_of(view: View, day: Day) -> Markup:
 
 
 def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
-    found = [row for row in view.snapshot.sorted_rows() if _passes(row, query)]
+    found = [row for row in view.snapshot.sorted_rows() if _passes(view, row, query)]
     if query.get("sort") == "name":
         return sorted(found, key=lambda row: natural(row.name))
     if query.get("sort") == "queue":
@@ -119,9 +119,10 @@ def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
     return found
 
 
-def _passes(row: Row, query: Mapping[str, str]) -> bool:
-    state, text = query.get("state", ""), query.get("q", "")
-    return (not state or row.state == state) and (not text.strip() or row.matches(text))
+def _passes(view: View, row: Row, query: Mapping[str, str]) -> bool:
+    state, text, tag = query.get("state", ""), query.get("q", ""), query.get("tag", "")
+    fits = (not state or row.state == state) and (not tag or tag in row.session.tags)
+    return fits and (not text.strip() or row.matches(text, view.snapshot.proxy_called(row.session.proxy)))
 
 
 def groups(view: View) -> list[tuple[str, list[Row]]]:

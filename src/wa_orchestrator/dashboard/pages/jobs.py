@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.orchestrator import job_table
+from wa_orchestrator.orchestrator.sessions import version_recovery
 from wa_orchestrator.store.jobs import MOST_RUNS, JobRun
 
 
@@ -16,11 +17,12 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
     rows = await job_table.read(renderer.context.settings, renderer.context.scripts)
     macros = renderer.operations
-    failed = sum(row.failed for row in rows)
+    failed, new = sum(row.failed for row in rows), sum(row.last is None for row in rows)
     shown = [(row, beats(row.runs)) for row in rows]
+    version = await version_recovery.overview(renderer.context.settings, renderer.context.scripts)
     return {
-        "headline": macros.jobs_headline(view, len(rows) - failed, len(rows)),
-        "job-list": macros.job_list(view, shown),
+        "headline": macros.jobs_headline(view, len(rows), failed, new),
+        "job-list": macros.job_list(view, shown, version),
     }
 
 

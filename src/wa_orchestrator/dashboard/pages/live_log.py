@@ -11,7 +11,7 @@ from wa_orchestrator.dashboard.fleet.snapshot import natural
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain import stream_events
+from wa_orchestrator.domain import stream_events, whole_number
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
 from wa_orchestrator.store.events import event_stream
@@ -24,6 +24,8 @@ _FILTERS: Final = ("session", "kind", "q", "levels")
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
 #: Types whose note says why.
 _NOTED: Final = frozenset({EventType.MESSAGE_QUEUED, EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
+#: Types whose `to` is a proxy or a node, and no phone.
+_BETWEEN_PLACES: Final = frozenset({EventType.SESSION_MOVED, EventType.SESSION_RELOCATED, EventType.PHONE_BOUND})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
 
@@ -94,7 +96,7 @@ def line_of(view: View, entry: Entry) -> Line:
         kind,
         stream_events.level_of(kind),
         session,
-        row.name if row else session or fields.get("proxy", ""),
+        row.name if row else session or view.snapshot.proxy_called(fields.get("proxy", "")),
         tag,
         explained_text(view, kind, fields),
         json.dumps(_redacted(fields), ensure_ascii=False, indent=1),
@@ -122,25 +124,50 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     stored = stream_events.fields_of(known.payload) if known else {}
     values = {field: fields.get(field, "") for field in stored} | {
         "message": ltr(fields.get("message", "")),
-        "proxy": ltr(fields.get("proxy", "")),
-        "from_": ltr(fields.get("from", "")),
-        "to": ltr(fields.get("to", "")) if kind in (EventType.SESSION_MOVED, EventType.PHONE_BOUND) else "",
+        "proxy": _place(view, fields.get("proxy", "")),
+        "from_": _place(view, fields.get("from", "")),
+        "to": _place(view, fields.get("to", "")) if kind in _BETWEEN_PLACES else "",
         "last": ltr("••••" + last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or "")),
         "count": fields.get("count", ""),
+        "away": view.seconds(int(fields.get("away_ms") or 0)),
         "since": _clock(view, fields.get("since", "")),
         "until": _clock(view, fields.get("until", "")),
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
         "webhook": ltr(view.snapshot.webhook_hosts.get(fields.get("webhook", ""), fields.get("webhook", ""))),
+        "campaign": bdi(view.snapshot.campaign_names.get(fields.get("campaign", ""), fields.get("campaign", ""))),
+        "state": _campaign_state(view, fields),
+        "stage": _passkey_stage(view, fields),
+        "change": Markup(", ").join(_conversation_change(view, each) for each in fields.get("change", "").split(",")),
         "by": labels.actor(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
     return view.t(name, **values)
 
 
+def _place(view: View, name: str) -> Markup:
+    """Return how people know a proxy; a node is known by its name."""
+    return bdi(view.snapshot.proxy_called(name))
+
+
 def _clock(view: View, at_ms: str) -> Markup | str:
-    return view.clock(int(at_ms)) if at_ms.isdigit() else ""
+    known = whole_number.parse(at_ms)
+    return "" if known is None else view.clock(known)
+
+
+def _conversation_change(view: View, name: str) -> Markup:
+    return view.t(f"inbox.change.{name}") if view.knows(f"inbox.change.{name}") else ltr(name)
+
+
+def _campaign_state(view: View, fields: Mapping[str, str]) -> Markup:
+    name = f"campaigns.state_{fields.get('state', '')}"
+    return view.t(name) if view.knows(name) else Markup("{}").format(fields.get("state", ""))
+
+
+def _passkey_stage(view: View, fields: Mapping[str, str]) -> Markup:
+    name = f"passkey.stage_{fields.get('stage', '')}"
+    return view.t(name) if view.knows(name) else Markup("{}").format(fields.get("stage", ""))
 
 
 def _held(view: View, fields: Mapping[str, str]) -> Markup:

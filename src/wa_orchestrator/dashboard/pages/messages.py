@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,8 +10,9 @@ from markupsafe import Markup
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.message import DEAD, WAITING, MessageStatus
-from wa_orchestrator.domain.message import MessageStatus as S
+from wa_orchestrator.domain import phone, whole_number
+from wa_orchestrator.domain.messages.message import DEAD, WAITING, MessageStatus
+from wa_orchestrator.domain.messages.message import MessageStatus as S
 from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
@@ -67,6 +69,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "ids": ",".join(each.id for each in found),
         "newest": str(found[0].accepted_at if found and not query.get("before") else 0),
         "q": query.get("q", ""),
+        "narrowed": "1" if any(query.get(name) for name in ("q", "status", "session")) else "",
     }
     return PageContent("messages.html", parts, values, watch)
 
@@ -77,9 +80,9 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     found = [by_id[name] for name in ids if name in by_id and view.sees(by_id[name].session)]
     details = await details_of(renderer, view, query["id"]) if query.get("id") else None
     made = _parts(renderer, view, found, details, query)
-    newest = int(query["newest"]) if query.get("newest", "").isdigit() else 0
+    newest = whole_number.parse(query.get("newest", "")) or 0
     newer = 0
-    if (newest or not ids) and not query.get("q") and not view.is_limited:  # the count is of all sessions
+    if (newest or not ids) and not query.get("narrowed") and not view.is_limited:  # the count is of all messages
         newer = await message_index.count_newer(renderer.context.scripts, newest)
     return made | {"newer": renderer.macros.newer(view, newer)}
 
@@ -103,13 +106,16 @@ async def search(renderer: Renderer, view: View, query: Mapping[str, str]) -> tu
         return [one] if one and view.sees(one.session) else [], ""
     digits = "".join(each for each in text if each.isdigit())
     is_phone = 8 <= len(digits) <= 15 and set(text) <= set("+-() .0123456789")
-    before = query.get("before", "")
+    if is_phone:
+        with suppress(phone.BadPhone):  # then it is searched as it was written
+            digits = phone.parse(text)
+    before = whole_number.parse(query.get("before", ""))
     filters = Filters(
         to=digits if is_phone else None,
         reference=text if text and not is_phone else None,
         session_id=query.get("session") or None,
         statuses=_FILTERS.get(query.get("status", ""), ()),
-        until=int(before) - 1 if before.isdigit() else None,
+        until=None if before is None else before - 1,
     )
     among = frozenset(view.snapshot.rows) if view.is_limited else None
     both = (context.scripts, context.archive)

@@ -1,13 +1,14 @@
 """Page for linking with a passkey: for the account's owner, at his own screen."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import HERE, PageContent, Renderer, View
-from wa_orchestrator.domain import passkey
+from wa_orchestrator.domain.sessions import passkey
 from wa_orchestrator.store.sessions import passkeys
 from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 
@@ -28,7 +29,11 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     if ceremony is not None and ceremony.epoch != row.session.epoch:
         ceremony = None
     text = snippet(ceremony, row.name) if ceremony and ceremony.stage == "required" else ""
-    return {"passkey": renderer.macros.passkey(view, row, ceremony, text)}
+    title = view.t("passkey.title" if text else "passkey.link")
+    return {
+        "headline": Markup('<h1 id="headline">{}</h1>').format(title),
+        "passkey": renderer.macros.passkey(view, row, ceremony, text),
+    }
 
 
 def snippet(ceremony: PasskeyCeremony, name: str) -> str:
@@ -39,7 +44,6 @@ def snippet(ceremony: PasskeyCeremony, name: str) -> str:
         "__ORIGIN__": passkey.ORIGIN,
         "__RP_ID__": passkey.RP_ID,
     }
-    text = _SNIPPET.read_text(encoding="utf-8")
-    for mark, value in values.items():
-        text = text.replace(mark, json.dumps(value, ensure_ascii=True).replace("<", "\\u003c"))
-    return text
+    # In one pass: a name that is spelled like a mark must not be replaced again.
+    spelled = {mark: json.dumps(value, ensure_ascii=True).replace("<", "\\u003c") for mark, value in values.items()}
+    return re.sub("|".join(spelled), lambda found: spelled[found[0]], _SNIPPET.read_text(encoding="utf-8"))

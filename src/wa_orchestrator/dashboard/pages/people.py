@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.access import Role
+from wa_orchestrator.domain.access.permissions import Role
 from wa_orchestrator.store.access import logins, people
 
 

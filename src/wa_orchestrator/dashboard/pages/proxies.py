@@ -10,6 +10,7 @@ from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.html import charts
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.dashboard.pages.fleet import number_in
+from wa_orchestrator.orchestrator.sessions import profile_inventory
 from wa_orchestrator.store.records import Proxy
 
 PAGE_SIZE: Final = 25
@@ -44,7 +45,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 
 
 def matching(view: View, text: str) -> list[Proxy]:
-    """Return the proxies that a search finds by id, address or session: bad ones first, then the fullest."""
+    """Return the proxies that a search finds by id, name, address or session: bad ones first, then the fullest."""
     wanted = text.strip().lower()
     found = [proxy for proxy in view.snapshot.proxies if wanted in proxy.id or _matches(view, proxy, wanted)]
     return sorted(found, key=lambda proxy: (proxy.status == "OK", -len(proxy.sessions), proxy.id))
@@ -52,7 +53,7 @@ def matching(view: View, text: str) -> list[Proxy]:
 
 def _matches(view: View, proxy: Proxy, wanted: str) -> bool:
     rows = (view.snapshot.rows[name] for name in view.snapshot.sessions_of(proxy) if name in view.snapshot.rows)
-    return wanted in address(proxy).lower() or any(row.matches(wanted) for row in rows)
+    return wanted in f"{proxy.name} {address(proxy)}".lower() or any(row.matches(wanted) for row in rows)
 
 
 def page_of(found: Sequence[Proxy], query: Mapping[str, str]) -> int:
@@ -67,6 +68,9 @@ async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[s
     m = renderer.macros
     latencies = await history.health(renderer.context.scripts, [proxy.id for proxy in proxies])
     made = {"slots-headline": m.slots_headline(view), "slots-notice": m.slots_notice(view), "newer": m.newer(view, 0)}
+    stock = await profile_inventory.read(renderer.context.settings, renderer.context.scripts)
+    low = stock.is_low(renderer.context.settings.low_inventory_profiles)
+    made["profiles"] = m.profiles(view, stock, low)
     for proxy in proxies:
         found = latencies[proxy.id][-40:]
         failed = len([each for each in found if each < 0])
@@ -78,7 +82,10 @@ async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[s
 
 def moved_sessions(view: View, proxy: Proxy) -> Markup:
     """Return which sessions were on a proxy when it became bad, if that is known."""
-    rows = [row for row in view.snapshot.sorted_rows() if row.id in view.snapshot.left.get(proxy.id, ())]
+    left = view.snapshot.left.get(proxy.id)
+    if not left:  # most: the fleet is not walked for them
+        return Markup("")
+    rows = [row for row in view.snapshot.sorted_rows() if row.id in left]
     names = attention.named(rows, view.snapshot, view)
     return view.n("attention.affected", len(rows), names=names) if rows else Markup("")
 

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.pacing.limits import DAY_MS
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
+from wa_orchestrator.orchestrator.sessions import profile_inventory
 from wa_orchestrator.store.sessions import link_codes
 
 _LINKED_SHOWN: Final = 6
@@ -39,7 +40,9 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     phone = phone_in(query) or (row.session.phone if row else "")
     parts = await _parts(renderer, view, row, phone)
     watch = {"page": "scan", "id": row.id if row else "", "phone": phone}
-    return PageContent("scan.html", parts, {"add": query.get("add", "")}, watch)
+    profiles = await profile_inventory.read(renderer.context.settings, renderer.context.scripts)
+    offered = [each.profile for each in profiles.rows if each.origin != "sessions" and each.free != 0]
+    return PageContent("scan.html", parts, {"add": query.get("add", ""), "profiles": offered}, watch)
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:

@@ -1,4 +1,4 @@
-"""Session page: state, daily budget, queue, history."""
+"""Session page: state, daily budget, queue, number health, history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,16 @@ from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
-from wa_orchestrator.domain.session import State
-from wa_orchestrator.messages import queue_forecast
+from wa_orchestrator.domain.sessions.session import State
+from wa_orchestrator.domain.workers.nodes import NodeState
+from wa_orchestrator.messages import phone_health, queue_forecast
 from wa_orchestrator.messages.queue_forecast import QueuedMessage, facts_of, forecast_of
 from wa_orchestrator.messages.session_pace import zone_of
 from wa_orchestrator.orchestrator.workers import worker_spec
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.records import Entry
+from wa_orchestrator.store.records import Entry, Proxy
+from wa_orchestrator.store.sessions import nodes
 
 QUEUE_SHOWN: Final = 20
 _HISTORY_SHOWN: Final = 12
@@ -46,7 +48,9 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     if row is None:
         return None
     watch = {"page": "session", "id": row.id}
-    return PageContent("session.html", await _parts(renderer, view, row), {"row": row}, watch)
+    return PageContent(
+        "session.html", await _parts(renderer, view, row), {"row": row, "exits": exits(view, row)}, watch
+    )
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
@@ -66,11 +70,30 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
         "session-why": m.session_why(view, row, is_offline_for_long(row, view.now_ms)),
         "session-today": m.session_today(view, row, progress, hour, str(local.tzinfo)),
         "session-queue": m.session_queue(view, row, await queue(renderer, row)),
+        "session-health": m.session_health(
+            view, row, await phone_health.of_session(scripts, settings, row.session, view.now_ms)
+        ),
         "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
-        "session-worker": m.session_worker(view, row, settings.runner, worker_spec.default_presence(settings)),
+        "session-worker": m.session_worker(
+            view, row, settings.runner, worker_spec.default_presence(settings), await _other_nodes(renderer, row)
+        ),
         "session-history": m.session_history(view, row, [_history_entry(view, entry) for entry in recent]),
     }
+
+
+async def _other_nodes(renderer: Renderer, row: Row) -> list[str]:
+    """Return the nodes that a session could be moved to."""
+    scripts = renderer.context.scripts
+    known, drained = await nodes.known(scripts), await nodes.drained(scripts)
+    ready = {each.name for each in known if each.state is NodeState.READY}
+    return sorted(ready - drained - {row.session.node})
+
+
+def exits(view: View, row: Row) -> list[Proxy]:
+    """Return the proxies that a session could be moved to: they work and have room."""
+    healthy = [each for each in view.snapshot.proxies if each.status == "OK" and each.id != row.session.proxy]
+    return [each for each in healthy if len(each.sessions) < len(view.snapshot.slots_of(each))]
 
 
 def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.access import Scope
+from wa_orchestrator.dashboard.pages.audit import names_of_targets
+from wa_orchestrator.domain.access.permissions import Scope
 from wa_orchestrator.store.access import api_keys, audit
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
@@ -22,6 +23,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     values = {
         "keys": keys,
         "limits": {key.id: [*chain(*api_keys.encode_reach(key.reach).values())] for key in keys},
+        "names": await names_of_targets(scripts),
         "audit": [entry.fields for entry in await audit.read(scripts, before=None, most=_AUDIT_SHOWN)],
         "scopes": list(Scope),
         "settings": renderer.context.settings,

@@ -1,5 +1,6 @@
 """Routes of a person's own account: password and second factor. Each change ends the account's other logins."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from wa_orchestrator.dashboard.guard import LoggedInPerson
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer
 from wa_orchestrator.dashboard.login import Authenticator, LoginClient, Person
 from wa_orchestrator.dashboard.routes.actions import error_sentence
-from wa_orchestrator.domain import second_factor
+from wa_orchestrator.domain.access import second_factor
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import people
 from wa_orchestrator.store.access.people import Account
@@ -44,20 +45,17 @@ class AccountRoutes(APIRouter):
         old: Annotated[str, Form()] = "",
         csrf: Annotated[str, Form()] = "",
     ) -> Response:
-        guard.require_csrf_token(request, person, csrf)
-        try:
-            account = await self._account(person)
+        async def change(account: Account) -> Account:
             if _needs_old(person, account):
                 await self._require_password(account, old)
-            changed = await accounts.set_password(self._scripts, account.id, password)
-        except Refused as refusal:
-            return await self._show(request, person, refusal)
-        return await self._renewed(request, person, changed, "account.password")
+            return await accounts.set_password(self._scripts, account.id, password)
+
+        return await self._carry_out(request, person, csrf, change, "account.password")
 
     async def _begin(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
         guard.require_csrf_token(request, person, csrf)
         if not (await self._account(person)).totp:
-            await accounts.begin_enrolment(self._scripts, person.token_hash)
+            await accounts.begin_enrolment(self._context, person.token_hash)
         return guard.with_security_headers(RedirectResponse("/account", status_code=303))
 
     async def _confirm(
@@ -67,13 +65,15 @@ class AccountRoutes(APIRouter):
         code: Annotated[str, Form()] = "",
         csrf: Annotated[str, Form()] = "",
     ) -> Response:
-        guard.require_csrf_token(request, person, csrf)
-        try:
-            account = await self._account(person)
-            changed, codes = await accounts.confirm_enrolment(self._scripts, account.id, person.enrolment, code)
-        except Refused as refusal:
-            return await self._show(request, person, refusal)
-        return await self._renewed(request, person, changed, "account.second_factor_on", codes)
+        codes: list[str] = []
+
+        async def change(account: Account) -> Account:
+            secret = accounts.enrolment_secret(self._context, person.token_hash, person.enrolment)
+            changed, made = await accounts.confirm_enrolment(self._context, account.id, secret, code)
+            codes.extend(made)
+            return changed
+
+        return await self._carry_out(request, person, csrf, change, "account.second_factor_on", codes=codes)
 
     async def _off(
         self,
@@ -82,18 +82,33 @@ class AccountRoutes(APIRouter):
         code: Annotated[str, Form()] = "",
         csrf: Annotated[str, Form()] = "",
     ) -> Response:
-        guard.require_csrf_token(request, person, csrf)
-        try:
-            account = await self._account(person)
+        async def change(account: Account) -> Account:
             if not account.totp:
                 raise Refused("CODE_WRONG", "There is no second factor to turn off.", 422)
             # As at the login: a stolen cookie must not be enough to guess it.
             if await self._auth.refuse_code(account, code, _address(request)) is not None:
                 raise Refused("CODE_WRONG", "This is not right. Try again.", 422)
-            changed = await accounts.turn_off(self._scripts, account.id)
+            return await accounts.turn_off(self._scripts, account.id)
+
+        return await self._carry_out(request, person, csrf, change, "account.second_factor_off")
+
+    async def _carry_out(
+        self,
+        request: Request,
+        person: Person,
+        csrf: str,
+        change: Callable[[Account], Awaitable[Account]],
+        action: str,
+        *,
+        codes: Sequence[str] = (),
+    ) -> Response:
+        """Change the account and renew this login, or show why not. The change fills `codes`, which are shown once."""
+        guard.require_csrf_token(request, person, csrf)
+        try:
+            changed = await change(await self._account(person))
         except Refused as refusal:
             return await self._show(request, person, refusal)
-        return await self._renewed(request, person, changed, "account.second_factor_off")
+        return await self._renewed(request, person, changed, action, codes)
 
     async def _account(self, person: Person) -> Account:
         account = await people.find(self._scripts, person.account) if person.account else None
@@ -108,19 +123,19 @@ class AccountRoutes(APIRouter):
             raise Refused("PASSWORD_WRONG", "This is not right. Try again.", 422)
 
     async def _renewed(
-        self, request: Request, person: Person, account: Account, action: str, codes: list[str] | None = None
+        self, request: Request, person: Person, account: Account, action: str, codes: Sequence[str]
     ) -> Response:
         """Give this browser a new login in place of the one that has ended with all others."""
         await audit_log.record(self._context, person.caller.key_id, person.name, action, account.id)
         client = LoginClient(_address(request), request.headers.get("user-agent", ""))
         token = await self._auth.start_complete(account, client)
         response: Response
-        if codes is None:
+        if not codes:
             response = guard.with_security_headers(RedirectResponse("/account?saved", status_code=303))
         else:
             renewed = await self._auth.look(token) or person
             response = await self._show(request, renewed, codes=codes)
-        guard.set_cookie(response, self._context.settings, token)
+        guard.set_cookie(response, request, token)
         return response
 
     async def _show(self, request: Request, person: Person, refusal: Refused | None = None, **values: Any) -> Response:
@@ -128,7 +143,7 @@ class AccountRoutes(APIRouter):
         view = await self._renderer.view(request, person, "account")
         picture = spelled = ""
         if person.enrolment and not account.totp:
-            secret = bytes.fromhex(person.enrolment)
+            secret = accounts.enrolment_secret(self._context, person.token_hash, person.enrolment)
             made = segno.make(second_factor.uri(secret, account.name), error="m", micro=False)
             svg = made.svg_inline(border=2, svgclass="code", lineclass=None, omitsize=True)
             picture, spelled = Markup(svg), second_factor.spelled(secret)  # noqa: S704 (drawn here)

@@ -16,6 +16,7 @@ from starlette.datastructures import FormData
 from wa_orchestrator.dashboard.html.labels import proxy_failure
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.dashboard.internal_api import ApiResponse
+from wa_orchestrator.domain import whole_number
 from wa_orchestrator.errors import Refused
 
 Form = Mapping[str, str]
@@ -63,10 +64,33 @@ def _send(form: Form) -> Body:
     return fields(form) | ({"onLimit": "defer"} if form.get("defer") else {})
 
 
+def _reply(form: Form) -> Body:
+    """Return an answer: before everything else that waits, and tomorrow where today's limit is reached."""
+    body: Body = {"to": form.get("to", ""), "sessionId": form.get("session", ""), "priority": 1, "onLimit": "defer"}
+    body |= _filled(key="idempotencyKey", quote="replyTo")(form)
+    if not form.get("upload"):
+        return body | {"message": form.get("message", "")}
+    return body | {"media": _filled(upload="upload", filename="filename", caption="caption")(form)}
+
+
+def _conversation_facts(form: Form) -> Body:
+    noted = {"notes": form.get("notes", ""), "assignedTo": form.get("assigned", "")}
+    return noted | {"tags": _names(form.get("tags", ""))}
+
+
 def _limits(form: Form) -> Body:
     names = {"per_day": "perDay", "per_minute": "perMinute"}
-    body = {key: int(form[name]) for name, key in names.items() if form.get(name, "").strip().isdigit()}
+    numbers = {key: whole_number.parse(form.get(name, "").strip()) for name, key in names.items()}
+    body: Body = {key: number for key, number in numbers.items() if number is not None}
     return body | ({"acknowledgeRisk": True} if form.get("acknowledge") else {})
+
+
+def _tag_limits(form: Form) -> Body:
+    """Return the limits of a tag: what is left empty stays by the preset. Pauses are typed in seconds."""
+    pauses = {"pause_min": "pauseMinMs", "pause_max": "pauseMaxMs"}
+    typed = {key: whole_number.parse(form.get(name, "").strip()) for name, key in pauses.items()}
+    body: Body = {key: seconds * 1000 for key, seconds in typed.items() if seconds is not None}
+    return _filled(tag="tag", opens="opens", closes="closes")(form) | body | _limits(form)
 
 
 def _hold(form: Form) -> Body:
@@ -79,8 +103,8 @@ def _names(text: str) -> list[str]:
 
 
 def _key(form: Form) -> Body:
-    days = form.get("days", "").strip()
-    expiry = {"expiresInDays": int(days)} if days.isdigit() else {}
+    days = whole_number.parse(form.get("days", "").strip())
+    expiry: Body = {} if days is None else {"expiresInDays": days}
     return {
         "name": form.get("name", ""),
         "scopes": _names(form.get("scopes", "")),
@@ -98,6 +122,24 @@ def _webhook(form: Form) -> Body:
     return {"url": form.get("url", "")} | ({"events": events} if events else {})
 
 
+def _session_change(form: Form) -> Body:
+    """Return all fields of the form: what is empty is taken away. The proxy stays unless another one was chosen."""
+    names = ("label", "notes", "timezone")
+    body: Body = {name: form.get(name, "").strip() or None for name in names} | {"tags": _names(form.get("tags", ""))}
+    return body | ({"proxy": form["proxy"], "proxyMove": form.get("proxy_move")} if form.get("proxy") else {})
+
+
+def _proxy_change(form: Form) -> Body:
+    names = {"name": "name", "provider": "provider", "country": "country", "expires_on": "expiresOn"}
+    body: Body = {name: form.get(field, "").strip() or None for field, name in names.items()}
+    return body | ({"password": form["password"]} if form.get("password") else {})
+
+
+def _webhook_change(form: Form) -> Body:
+    names = {"types": "events", "sessions": "sessions", "labels": "labels"}
+    return {"url": form.get("url", "")} | {name: _names(form.get(field, "")) for field, name in names.items()}
+
+
 def _restore(form: Form) -> Body:
     """Return the body of a restore: chosen sessions only where some were to be chosen."""
     body: Body = {"identity": form["identity"]} if form.get("identity", "").strip() else {}
@@ -106,21 +148,37 @@ def _restore(form: Form) -> Body:
     return body
 
 
+def _campaign(form: Form) -> Body:
+    names = {"name": "name", "text": "text", "csv": "csv", "consent": "consent"}
+    body: Body = {name: form.get(field, "").strip() for field, name in names.items()}
+    chosen = {"tags": _names(form.get("tags", "")), "withCold": bool(form.get("with_cold"))}
+    return body | chosen | {"skipBadLines": bool(form.get("skip"))}
+
+
 def _to_the_code(form: Form, _response: Any) -> str:
     """Return the page with the code; the phone is in the address because nothing else stores it."""
     return f"/scan?{urlencode({'id': form.get('id', ''), 'phone': form.get('phone', '')})}"
 
 
+def _to_group(form: Form, made: Any) -> str:
+    return f"/sessions/{quote(form.get('session', ''))}/groups?{urlencode({'group': made['id']})}"
+
+
+_GROUP: Final = "/api/sessions/{session}/groups/{group}"
+#: What these answer with is on the page afterwards, and no secret.
+_SHOWN: Final = frozenset({"group-link", "passkey", "passkey-confirm"})
+_CAMPAIGN_ACTS: Final = ("start", "pause", "resume", "cancel")
 ACTIONS: Final[dict[str, Action]] = {
     "provision": Action(
         "POST",
         "/api/sessions/provision",
-        _filled(label="label", phone="phone", proxy="proxy", pairing="pairing", presence="presence"),
+        _filled(label="label", phone="phone", proxy="proxy", pairing="pairing", presence="presence", profile="profile"),
         go=lambda _, session: f"/scan?id={quote(session['sessionId'])}",
     ),
     "restart": Action("POST", "/api/sessions/{id}/restart", _confirmation, each="id"),
     "stop": Action("POST", "/api/sessions/{id}/stop", each="id"),
     "presence": Action("PUT", "/api/sessions/{id}/presence", lambda form: {"presence": form.get("presence") or None}),
+    "session-change": Action("PATCH", "/api/sessions/{id}", _session_change),
     "start": Action("POST", "/api/sessions/{id}/start", _confirmation, each="id"),
     "confirm-phone": Action("POST", "/api/sessions/{id}/confirm-phone", _filled(phone="phone")),
     "logout": Action("POST", "/api/sessions/{id}/logout", each="id"),
@@ -129,22 +187,44 @@ ACTIONS: Final[dict[str, Action]] = {
     "undelete": Action("POST", "/api/v1/trash/{trash}/restore"),
     "passkey": Action("POST", "/api/sessions/{id}/passkey", _filled(answer="answer")),
     "passkey-confirm": Action("POST", "/api/sessions/{id}/passkey/confirm"),
+    "scan-link": Action("POST", "/api/sessions/{id}/scan-link"),
     "pairing": Action("POST", "/api/sessions/{id}/pairing-code", _filled(phone="phone"), go=_to_the_code),
     "hold": Action("POST", "/api/anti-ban/holds", _hold, each="id"),
     "resume": Action("DELETE", _hold_path, each="id"),
+    "profile-add": Action("POST", "/api/v1/inventory/profiles", _filled(name="name")),
+    "profile-remove": Action("DELETE", "/api/v1/inventory/profiles?name={name}"),
     "proxy-add": Action("POST", "/api/v1/proxies", lambda form: {"url": form.get("url", "").strip()}),
     "proxy-import": Action("POST", "/api/v1/proxies/import", lambda form: {"text": form.get("text", "")}),
+    "proxy-change": Action("PATCH", "/api/v1/proxies/{id}", _proxy_change),
     "proxy-check": Action("POST", "/api/v1/proxies/{id}/check", each="id"),
     "proxy-reinstate": Action("POST", "/api/v1/proxies/{id}/reinstate"),
     "proxy-remove": Action("DELETE", "/api/v1/proxies/{id}"),
     "proxy-drain": Action("DELETE", "/api/v1/proxies/{id}?drain=true"),
     "send": Action("POST", "/api/v1/send", _send, go=lambda _, sent: f"/messages?id={quote(sent['messageId'])}"),
+    "reply": Action("POST", "/api/v1/send", _reply),
+    "conversation-facts": Action("PATCH", "/api/v1/conversations/{id}", _conversation_facts),
+    "conversation-close": Action("PATCH", "/api/v1/conversations/{id}", lambda _: {"state": "closed"}),
+    "conversation-open": Action("PATCH", "/api/v1/conversations/{id}", lambda _: {"state": "open"}),
+    "conversation-read": Action("POST", "/api/v1/conversations/{id}/read", _filled(until="until")),
+    "conversation-unread": Action("POST", "/api/v1/conversations/{id}/read", lambda _: {"unread": True}),
+    "group-create": Action("POST", "/api/sessions/{session}/groups", _filled(subject="subject"), go=_to_group),
+    "group-rename": Action("PATCH", _GROUP, _filled(subject="subject")),
+    "group-approval": Action("PATCH", _GROUP, lambda form: {"joinApproval": bool(form.get("approval"))}),
+    "group-leave": Action("POST", f"{_GROUP}/leave", go=lambda form, _: f"/sessions/{quote(form['session'])}/groups"),
+    "group-remove": Action("DELETE", f"{_GROUP}/members/{{member}}"),
+    "group-link": Action("POST", f"{_GROUP}/link"),
+    "group-answer": Action("POST", f"{_GROUP}/join-requests", _filled(member="member", answer="answer")),
     "cancel": Action("DELETE", "/api/v1/messages/{id}"),
     "retry": Action("POST", "/api/v1/messages/{id}/retry"),
+    "confirm": Action("POST", "/api/v1/messages/{id}/confirm"),
+    "send-again": Action("POST", "/api/v1/messages/{id}/send-again"),
     "empty-queue": Action("DELETE", "/api/v1/queue/{id}"),
     "limits": Action("PUT", "/api/anti-ban/sessions/{id}/limits", _limits),
     "limits-reset": Action("DELETE", "/api/anti-ban/sessions/{id}/limits"),
+    "tag-limits": Action("PUT", "/api/anti-ban/tag-limits", _tag_limits),
+    "tag-limits-reset": Action("DELETE", "/api/anti-ban/tag-limits?tag={tag}"),
     "opt-out": Action("POST", "/api/v1/opt-outs", lambda form: {"phone": form.get("phone", "")}),
+    "opt-out-import": Action("POST", "/api/v1/opt-outs/import", lambda form: {"text": form.get("text", "")}),
     "opt-in": Action("DELETE", "/api/v1/opt-outs/{phone}"),
     "key-make": Action("POST", "/api/v1/keys", _key),
     "key-revoke": Action("DELETE", "/api/v1/keys/{id}"),
@@ -154,6 +234,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "person-delete": Action("DELETE", "/api/v1/people/{id}"),
     "login-end": Action("DELETE", "/api/v1/logins/{id}"),
     "webhook-add": Action("POST", "/api/v1/webhooks", _webhook),
+    "webhook-change": Action("PATCH", "/api/v1/webhooks/{id}", _webhook_change),
     "webhook-enable": Action("POST", "/api/v1/webhooks/{id}/enable"),
     "webhook-replay": Action("POST", "/api/v1/webhooks/{id}/deliveries/{number}/replay"),
     "webhook-remove": Action("DELETE", "/api/v1/webhooks/{id}"),
@@ -163,7 +244,14 @@ ACTIONS: Final[dict[str, Action]] = {
     "backup-restore": Action(
         "POST", "/api/v1/backups/restore/{id}", lambda form: _restore(form) | {"acceptOlder": True}
     ),
+    "campaign-create": Action(
+        "POST", "/api/v1/campaigns", _campaign, go=lambda _, made: f"/campaigns/{quote(made['id'])}"
+    ),
+    **{f"campaign-{act}": Action("POST", f"/api/v1/campaigns/{{id}}/{act}") for act in _CAMPAIGN_ACTS},
     "job-run": Action("POST", "/api/v1/jobs/{id}/run"),
+    "node-drain": Action("POST", "/api/v1/nodes/{id}/drain"),
+    "node-activate": Action("POST", "/api/v1/nodes/{id}/activate"),
+    "session-move": Action("POST", "/api/sessions/{id}/move", _filled(to="to")),
     "alert-test": Action("POST", "/api/v1/dashboard/test-alert"),
 }
 
@@ -207,15 +295,41 @@ def outcome_of(
         return _bulk_outcome(name, forms_sent, responses, locale)
     form, response = forms_sent[0], responses[0]
     if not response.ok:
-        return Outcome("error", error_message(response, locale, name))
+        return Outcome("error", error_message(response, locale, name), _bad_lines(response, locale))
     body = response.body or {}
     if name == "proxy-import":
         return _import_outcome(form, body, locale)
+    if name == "opt-out-import":
+        return _opt_outs_outcome(body, locale)
     if name == "proxy-check" and body.get("status") == "BAD":
         why = proxy_failure(locale, body.get("lastFailure") or "")
         return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
     secret = str(body.get("key") or body.get("code") or body.get("secret") or body.get("link") or "")
-    return Outcome("ok", locale.t(f"done.{name}", **_values(form, body)), go=action.go(form, body), secret=secret)
+    shown = "" if name in _SHOWN else secret
+    done = locale.t(f"done.{name}", **_values(form, body))
+    if name in ("send", "reply", "send-again"):
+        done = _with_warnings(done, body, locale)
+    return Outcome("ok", done, go=action.go(form, body), secret=shown)
+
+
+def _with_warnings(done: Markup, body: Mapping[str, Any], locale: Locale) -> Markup:
+    """Return what came of a message, and why writing to its recipient may harm the number."""
+    told = [
+        locale.t(f"warning.{each['code']}", count=locale.number(each.get("count") or 0))
+        for each in body.get("warnings") or ()
+        if locale.knows(f"warning.{each['code']}")
+    ]
+    return Markup(" ").join([done, *(locale.t("warning.said", why=each) for each in told)])
+
+
+def _bad_lines(response: ApiResponse, locale: Locale) -> list[Markup]:
+    """Return the lines of a campaign's file that have a problem, in the person's language."""
+    if response.code != "CAMPAIGN_LINES":
+        return []
+    return [
+        locale.t(f"campaigns.line_{each['code']}", line=locale.number(each["line"]), value=bdi(each["value"]))
+        for each in response.errors
+    ]
 
 
 def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
@@ -253,6 +367,16 @@ def _import_outcome(form: Form, body: Mapping[str, Any], locale: Locale) -> Outc
         text = Markup("{} {}").format(text, locale.n("proxies.known", len(body["known"])))
     left = "\n".join(typed[each["line"] - 1] for each in errors)
     return Outcome("error" if errors else "ok", text, lines, left=left)
+
+
+def _opt_outs_outcome(body: Mapping[str, Any], locale: Locale) -> Outcome:
+    errors = body.get("errors") or []
+    lines = [locale.t("files.line", line=locale.number(each["line"])) for each in errors]
+    text = locale.t(
+        "done.opt-out-import", n=locale.number(body["added"]), known=locale.number(body["known"]),
+        cancelled=locale.number(body["cancelled"]),
+    )  # fmt: skip
+    return Outcome("error" if errors else "ok", text, lines)
 
 
 def error_message(response: ApiResponse, locale: Locale, action: str = "") -> Markup:

@@ -10,7 +10,7 @@ from wa_orchestrator.dashboard.fleet import attention
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.domain.pacing.limits import Trust
-from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.domain.sessions.session import Reason, State, needs_person
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.events import event_stream

@@ -6,7 +6,6 @@ import structlog
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard
 from wa_orchestrator.dashboard.guard import LoggedInPerson, with_security_headers
 from wa_orchestrator.dashboard.html.compression import compressed
@@ -17,9 +16,9 @@ log = structlog.get_logger(__name__)
 
 
 class LoginRoutes(APIRouter):
-    def __init__(self, context: Context, renderer: Renderer, auth: Authenticator) -> None:
+    def __init__(self, renderer: Renderer, auth: Authenticator) -> None:
         super().__init__(include_in_schema=False)
-        self._settings, self._renderer, self._auth = context.settings, renderer, auth
+        self._renderer, self._auth = renderer, auth
         self.get("/login")(self._login_page)
         self.post("/login")(self._login)
         self.get("/login/code")(self._code_page)
@@ -77,25 +76,25 @@ class LoginRoutes(APIRouter):
                 response.headers["Retry-After"] = str(seconds)
                 return response
             case NeedsCode(token):
-                return self._logged_in(token, "/login/code")
+                return self._logged_in(request, token, "/login/code")
             case token:
-                return self._logged_in(token, go)
+                return self._logged_in(request, token, go)
 
-    def _logged_in(self, token: str, go: str) -> Response:
+    def _logged_in(self, request: Request, token: str, go: str) -> Response:
         response = with_security_headers(RedirectResponse(go, status_code=303))
-        guard.set_cookie(response, self._settings, token)
+        guard.set_cookie(response, request, token)
         return response
 
     async def _logout(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
         guard.require_csrf_token(request, person, csrf)
         await self._auth.log_out(person)
         response = with_security_headers(RedirectResponse("/login", status_code=303))
-        response.delete_cookie(guard.cookie_name(self._settings), path="/")
+        guard.delete_cookie(response, request)
         response.headers["Clear-Site-Data"] = '"cache"'
         return response
 
     def _token(self, request: Request) -> str | None:
-        return request.cookies.get(guard.cookie_name(self._settings))
+        return request.cookies.get(guard.cookie_name(request))
 
 
 def _client(request: Request) -> LoginClient:

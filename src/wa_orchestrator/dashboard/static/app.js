@@ -102,7 +102,8 @@ function swap(id, html) {
   const holder = document.createElement(old.parentElement.tagName === 'THEAD' ? 'thead' : 'div')
   holder.innerHTML = html
   const fresh = holder.firstElementChild
-  if (!fresh) return
+  // The same again, as after an answer whose event was quicker: replacing it would swallow the click that is on it just now.
+  if (!fresh || old.isEqualNode(fresh)) return
   const at = reachable(old).indexOf(document.activeElement)
   for (const open of $$('details[id][open]', old))
     fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute('open', '')
@@ -159,6 +160,7 @@ function watch() {
   hear('beat', () => {})
   hear('bye', () => location.assign('/login'))
   hear('parts', told => {
+    dispatchEvent(new CustomEvent('parts', { detail: told.parts }))
     for (const [id, html] of Object.entries(told.parts)) swap(id, html)
   })
   hear('lines', told => newLines(told))
@@ -170,6 +172,13 @@ function watch() {
     }
   }
 }
+// A page's own script shows something else: from now on that is watched.
+addEventListener('watch', e => {
+  Object.assign(body.dataset, e.detail)
+  cursor = body.dataset.cursor
+  unwatch()
+  watch()
+})
 function unwatch() {
   source?.close()
   source = null
@@ -188,37 +197,50 @@ addEventListener('pagehide', unwatch)
 let asked = 0
 async function fetchList(url, { push = true } = {}) {
   const mine = ++asked
-  const response = await fetch(url, { headers: { Accept: 'text/html' } })
-  if (response.redirected && response.url.includes('/login')) return location.assign('/login')
-  const fresh = new DOMParser().parseFromString(await response.text(), 'text/html')
-  if (mine !== asked) return
+  unwatch() // what the stream sent meanwhile would be undone by an older page
+  try {
+    const response = await fetch(url, { headers: { Accept: 'text/html' } })
+    if (response.redirected && response.url.includes('/login')) return location.assign('/login')
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html')
+    if (mine !== asked) return
+    showFetched(fresh)
+    if (push) history.replaceState(null, '', url)
+  } finally {
+    if (mine === asked) watch()
+  }
+}
+const LISTED = [
+  'list',
+  'chips',
+  'headline',
+  'newer',
+  'message-details',
+  'slots-headline',
+  'slots-notice',
+  'pool',
+  'attention',
+  'tag-limits',
+  'profiles',
+]
+// The stream that begins afterwards sends only what changes from then on: the page has to show what was fetched.
+function showFetched(fresh) {
   const ids = picked(),
     giveBack = holdFocus(),
     unfolded = $$('#list details[id][open]').map(details => details.id)
-  for (const id of [
-    'list',
-    'chips',
-    'headline',
-    'newer',
-    'message-details',
-    'slots-headline',
-    'slots-notice',
-    'pool',
-    'attention',
-  ]) {
+  held.clear()
+  for (const id of LISTED) {
     const ours = document.getElementById(id),
       theirs = fresh.getElementById(id)
     if (ours && theirs && !(id !== 'list' && $('#list')?.contains(ours))) ours.replaceWith(theirs)
   }
+  if (!$('#list'))
+    for (const theirs of $$('#main [id]:not(#toasts, #main [id] [id])', fresh)) swap(theirs.id, theirs.outerHTML)
   for (const id of unfolded) document.getElementById(id)?.setAttribute('open', '')
   giveBack()
   for (const box of $$('.pick')) box.checked = ids.includes(box.value)
   countPicks()
-  if (push) history.replaceState(null, '', url)
   Object.assign(body.dataset, { watch: fresh.body.dataset.watch, cursor: fresh.body.dataset.cursor })
   cursor = fresh.body.dataset.cursor
-  unwatch()
-  watch()
 }
 function holdFocus() {
   const element = document.activeElement,
@@ -255,22 +277,23 @@ async function send(form, button) {
   const data = new FormData(form)
   if (form.matches('[data-bulk]')) for (const id of picked()) data.append('id', id)
   button?.classList.add('busy')
+  let response, told
   try {
-    const response = await fetch(button?.getAttribute('formaction') || form.getAttribute('action'), {
+    response = await fetch(button?.getAttribute('formaction') || form.getAttribute('action'), {
       method: 'POST',
       body: data,
       headers: { 'X-CSRF-Token': body.dataset.csrf },
     })
     if (response.status === 401) return location.assign('/login')
-    const told = await response.json()
-    if (told.error && !told.toast) return toastText(told.error.message)
-    if (Object.keys(told.parts || {}).length) return replaceParts(form, told.parts)
-    answered(form, told)
+    told = await response.json()
   } catch {
-    toastText(say('server_away'))
+    return toastText(say('server_away'))
   } finally {
     button?.classList.remove('busy')
   }
+  if (told.error && !told.toast) return toastText(told.error.message)
+  if (Object.keys(told.parts || {}).length) return replaceParts(form, told.parts)
+  answered(form, told)
 }
 // The answer to a question of an open dialog: its parts are replaced, and it stays open.
 function replaceParts(form, parts) {
@@ -444,6 +467,20 @@ document.addEventListener('submit', async e => {
   send(form, button)
 })
 
+// A chosen file goes into the field beside it, where it can be seen and corrected. Spreadsheets write UTF-8, or Hebrew in Windows-1255.
+document.addEventListener('change', async e => {
+  const file = e.target.matches('[data-into]') && e.target.files[0]
+  if (!file) return
+  const bytes = await file.arrayBuffer()
+  let text
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    text = new TextDecoder('windows-1255').decode(bytes)
+  }
+  e.target.form.elements[e.target.dataset.into].value = text
+})
+
 // -- selecting rows
 const picked = () => $$('.pick:checked').map(box => box.value)
 const pickedNames = () => $$('.pick:checked').map(box => box.getAttribute('aria-label'))
@@ -483,6 +520,12 @@ function openDialog(button) {
     $('[data-ids]', dialog).replaceChildren(
       ...ids.map(value => Object.assign(document.createElement('input'), { type: 'hidden', name: 'id', value })),
     )
+  }
+  if (button.dataset.values) {
+    form.reset()
+    for (const [name, value] of Object.entries(JSON.parse(button.dataset.values))) form.elements[name].value = value
+    const named = $('[data-name]', dialog)
+    if (named) named.textContent = button.dataset.name
   }
   if (dialog.id === 'limits') {
     $('[data-name]', dialog).textContent = button.dataset.name
@@ -661,7 +704,16 @@ if (page === 'live-log') {
 
 // -- keyboard shortcuts: none while typing
 let going = 0
-const PAGES = { f: '/', s: '/scan', m: '/messages', p: '/proxies', a: '/anti-ban', l: '/live-log' }
+const PAGES = {
+  f: '/',
+  i: '/inbox',
+  c: '/contacts',
+  s: '/scan',
+  m: '/messages',
+  p: '/proxies',
+  a: '/anti-ban',
+  l: '/live-log',
+}
 addEventListener('keydown', e => {
   if (e.key === 'Escape')
     for (const menu of $$('details.menu[open]')) {

@@ -1,0 +1,65 @@
+"""What templates say about conversations: names, times, sizes, looks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard.html.locale import Locale
+from wa_orchestrator.domain.conversation import ConversationState
+from wa_orchestrator.orchestrator.api.conversations.models import ConversationView
+
+_LONG_WAIT_MS: Final = 600_000
+#: What an answer waits for in the ordinary course of things; the time says it all.
+CALM: Final = frozenset({"NOTHING", "PAUSE", "MINUTE_IS_FULL", "BEHIND_OTHERS", "IN_FLIGHT"})
+#: Statuses by how a bubble looks.
+LOOKS: Final = {
+    "queued": "queued", "scheduled": "queued", "sending": "queued", "failed": "failed", "expired": "failed",
+    "unknown": "warn",
+}  # fmt: skip
+
+
+def ms(stamp: str | None) -> int:
+    """Return a timestamp of the API in milliseconds; 0 for none."""
+    return int(datetime.fromisoformat(stamp).timestamp() * 1000) if stamp else 0
+
+
+def title_of(view: Locale, each: ConversationView) -> str:
+    """Return what a conversation is called: the contact's name, or the number."""
+    names = each.contact
+    if each.group:
+        return str(view.t("inbox.group"))
+    return names.name or (f"+{names.phone}" if names.phone else str(view.t("inbox.hidden_number")))
+
+
+def waits(view: Locale, each: ConversationView) -> Markup:
+    """Return how long a contact has been waiting, from ten minutes on.
+
+    In whole minutes: a text that changes with every second would have every row sent again with every event.
+    """
+    waited_ms = view.now_ms - ms(each.waiting_since)
+    if each.state != ConversationState.WAITING or not each.waiting_since or waited_ms < _LONG_WAIT_MS:
+        return Markup("")
+    minutes = replace(view, now_ms=view.now_ms - waited_ms % 60_000)
+    return view.t("inbox.waits", span=minutes.ago(ms(each.waiting_since)))
+
+
+def clock_of(seconds: int | None) -> str:
+    return f"{(seconds or 0) // 60}:{(seconds or 0) % 60:02d}"
+
+
+def size_of(size: int | None) -> str:
+    """Return a file's size in the unit that people use."""
+    if not size:
+        return ""
+    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1000)} kB"
+
+
+def initials(title: str) -> str:
+    return "".join(word[0] for word in title.split()[:2] if word).upper()
+
+
+def share(count: int, votes: Mapping[str, int]) -> int:
+    return round(100 * count / max(1, max(votes.values(), default=1)))
