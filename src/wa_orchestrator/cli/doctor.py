@@ -13,13 +13,15 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import print_json
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import print_json
 from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
 from wa_orchestrator.runner.factory import find_layers
+from wa_orchestrator.runner.kubernetes import api as kubernetes_api
+from wa_orchestrator.runner.kubernetes.access import find_access
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 from wa_orchestrator.server import address, preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings, types
@@ -72,6 +74,7 @@ def _derived(settings: Settings) -> dict[str, str]:
         "worker_url": settings.worker_base_url,
         "worker_bundle": str(BUILT_BUNDLE),
         "redis_url": "embedded",
+        "archive_url": str(settings.archive_path),
     }
     for trust in Trust:
         pace = settings.pace(trust)
@@ -104,7 +107,7 @@ def print_report(effective: Sequence[Mapping[str, str]], findings: Sequence[Find
 
 def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
     """Check everything the product needs from this machine. Creates nothing."""
-    checks = (_python, _node, _bundle, _redis, _files, _ports, _server, _proxies, _runner)
+    checks = (_python, _node, _bundle, _redis, _archive, _files, _ports, _server, _proxies, _runner)
     return [_names(source), *(check(settings) for check in checks), _zone(settings, source)]
 
 
@@ -150,7 +153,7 @@ def _redis(settings: Settings) -> Finding:
         if settings.redis_url is None:
             program = embedded_redis.find_program()
             return _embedded(settings, f"embedded, {program.version} ({program.path})")
-        verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value()))
+        verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value(), settings.redis_replicas_ack))
     except OrchestratorError as error:
         return Finding("redis", Mark.PROBLEM, redact_text(error.text))
     mark = Mark.WARNING if verdict.weaknesses else Mark.OK
@@ -168,6 +171,21 @@ def _embedded(settings: Settings, program: str) -> Finding:
         return Finding("redis", Mark.OK, program)  # it does not run now
     sentences = [text("en", f"redis_weakness.{code}") for code in weaknesses]
     return Finding("redis", Mark.WARNING if weaknesses else Mark.OK, " ".join((f"{program}.", *sentences)))
+
+
+def _archive(settings: Settings) -> Finding:
+    """Ask the database of the history, where there is one; the file is among the others."""
+    if settings.archive_url is None:
+        return Finding("history", Mark.OK, str(settings.archive_path))
+    from wa_orchestrator.archive.postgres import durability as history
+
+    try:
+        told = history.check(settings.archive_url.get_secret_value())
+    except OrchestratorError as error:
+        return Finding("history", Mark.PROBLEM, redact_text(error.text))
+    sentences = [text("en", f"archive_weakness.{code}") for code in told.weaknesses]
+    mark = Mark.WARNING if sentences else Mark.OK
+    return Finding("history", mark, " ".join((f"ARCHIVE_URL, PostgreSQL {told.version}.", *sentences)))
 
 
 def _files(settings: Settings) -> Finding:
@@ -245,6 +263,33 @@ def _processes(settings: Settings) -> Finding:
     return Finding("runner", mark, " ".join((f"process; workers are confined by: {confined}.", *sentences)))
 
 
+def _kubernetes(settings: Settings) -> Finding:
+    """Open the driver as a start of the server does: it lists what it needs to see."""
+
+    async def look() -> int:
+        access = find_access(settings.kubernetes_config, settings.kubernetes_namespace)
+        async with kubernetes_api.opened(access) as client:
+            await client.list(kubernetes_api.PODS)
+            return len((await client.list(kubernetes_api.NODES))["items"])
+
+    try:
+        nodes = asyncio.run(look())
+    except (OrchestratorError, kubernetes_api.KubernetesError) as error:
+        return Finding("runner", Mark.PROBLEM, f"kubernetes; {error}")
+    return Finding("runner", Mark.OK, f"kubernetes, {nodes} node{'s' if nodes > 1 else ''}")
+
+
+def _swarm(docker: Path, version: str) -> Finding:
+    state = _output(docker, "info", "--format", "{{.Swarm.LocalNodeState}} {{.Swarm.ControlAvailable}}")
+    if state != "active true":
+        lacking = "this engine is no manager of a swarm: run `docker swarm init`, or use the engine of a manager"
+        return Finding("runner", Mark.PROBLEM, f"swarm, Docker {version}; {lacking}")
+    away = _output(docker, "node", "ls", "--format", '{{if ne .Status "Ready"}}{{.Hostname}}{{end}}') or ""
+    if names := away.split():
+        return Finding("runner", Mark.WARNING, f"swarm, Docker {version}; nodes that are away: {', '.join(names)}")
+    return Finding("runner", Mark.OK, f"swarm, Docker {version}")
+
+
 def _runner(settings: Settings) -> Finding:
     if settings.runner == "process":
         return _processes(settings)
@@ -252,8 +297,17 @@ def _runner(settings: Settings) -> Finding:
         is_there = settings.runner_socket.is_socket()
         lacking = "" if is_there else ", which does not exist; start `wa-orchestrator runner`"
         return Finding("runner", Mark.OK if is_there else Mark.PROBLEM, f"remote, {settings.runner_socket}{lacking}")
+    if settings.runner == "kubernetes":
+        return _kubernetes(settings)
     docker = shutil.which("docker")
     version = _output(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
     if version is None:
         return Finding("runner", Mark.PROBLEM, f"RUNNER={settings.runner}, but the Docker engine does not answer")
+    if settings.runner == "swarm":
+        return _swarm(Path(str(docker)), version)
+    option = '{{index .Options "com.docker.network.bridge.inhibit_ipv4"}}'
+    without_host = _output(Path(str(docker)), "network", "inspect", settings.docker_network, "--format", option)
+    if without_host not in (None, "true"):  # None: there is none yet
+        text = "workers reach services of this machine: it has an address in their network (docs/runner.md)"
+        return Finding("runner", Mark.WARNING, f"{settings.runner}, Docker {version}; {text}")
     return Finding("runner", Mark.OK, f"{settings.runner}, Docker {version}")

@@ -9,9 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import access, backups, events, jobs, messages, proxies, reproduce, send, sessions, webhooks
-from wa_orchestrator.cli.command import EXIT_FAILED, command
-from wa_orchestrator.cli.target import installation
+from wa_orchestrator.cli.fleet import events, fleet_status, inventory, proxies, session_import, sessions
+from wa_orchestrator.cli.messages import (
+    campaigns,
+    chats,
+    contacts,
+    conversations,
+    groups,
+    messages,
+    pace,
+    reproduce,
+    send,
+)
+from wa_orchestrator.cli.operations import access, backups, export, jobs, nodes, webhooks
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, command
+from wa_orchestrator.cli.terminal.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.settings import GENERATED, Settings, build, read
 
@@ -22,7 +34,6 @@ app = typer.Typer(
     name="wa-orchestrator",
     help="Runs an operator's own WhatsApp accounts: one isolated worker and one fixed proxy each.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -31,6 +42,22 @@ RUN, CONFIGURE, QUERY = "Run a server", "Settings and secrets", "Talk to a runni
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Overrides DATA_DIR.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 (the signature that Typer calls)
+    if wanted:
+        typer.echo(installed_version("wa-orchestrator"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed proxy each."""
 
 
 @app.command(rich_help_panel=RUN)
@@ -184,26 +211,66 @@ def rotate_secret(
     data_dir: DataDir = None,
 ) -> None:
     """Replace a generated secret; the server uses the new one after a restart, and its workers keep running."""
+    import asyncio
+
     from wa_orchestrator.server import secret_rotation
 
     if name.lower() not in GENERATED:
         raise Refused("NO_SUCH_SECRET", f"There is no secret {name}. Use one of {', '.join(GENERATED).upper()}.")
     settings = build(read(), **_given(data_dir=data_dir or ctx.obj))
-    secret_rotation.rotate(settings, name.lower())
+    before = asyncio.run(secret_rotation.stored_unsealed_with(settings)) if name.lower() == "auth_key" else []
+    secret_rotation.rotate(settings, name.lower(), stored_before=before)
     typer.echo(f"{name.upper()} is replaced. Restart the server to use it; workers keep running.")
 
 
-for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages), ("jobs", jobs)):
+for _name, _group in (
+    ("sessions", sessions),
+    ("proxies", proxies),
+    ("inventory", inventory),
+    ("messages", messages),
+    ("chats", chats),
+    ("groups", groups),
+    ("jobs", jobs),
+    ("nodes", nodes),
+):
     app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
 for _name, _commands in (
+    ("campaign", campaigns.app),
     ("keys", access.keys),
     ("people", access.people),
     ("audit", access.audit),
+    ("logins", access.logins),
     ("webhooks", webhooks.app),
+    ("holds", pace.holds),
+    ("limits", pace.limits),
+    ("queue", pace.queue),
+    ("opt-outs", contacts.opt_outs),
+    ("contacts", contacts.contacts),
+    ("conversations", conversations.app),
+    ("quick-replies", conversations.quick_replies),
+    ("trash", contacts.trash),
 ):
     app.add_typer(_commands, name=_name, rich_help_panel=QUERY)
-for _function in (send.send, events.events, backups.backup, backups.backups, backups.restore, reproduce.reproduce):
+for _function in (
+    fleet_status.status,
+    fleet_status.watch,
+    fleet_status.logs,
+    send.send,
+    events.events,
+    fleet_status.stats,
+    fleet_status.radar,
+    fleet_status.test_alert,
+    backups.backup,
+    backups.backups,
+    backups.download_backup,
+    backups.restore,
+    reproduce.reproduce,
+    export.export,
+):
     command(app, panel=QUERY)(_function)
+
+
+command(app, "import", panel=QUERY)(session_import.import_accounts)
 
 
 @app.command(name="restore-secrets", rich_help_panel=CONFIGURE)
@@ -244,11 +311,17 @@ def main() -> None:
     try:
         app()
     except Refused as refused:
-        typer.echo(refused.text, err=True)
+        _print_error(refused)
         sys.exit(EXIT_REFUSED)
     except OrchestratorError as error:
-        typer.echo(error.text, err=True)
+        _print_error(error)
         sys.exit(EXIT_FAILED)
+
+
+def _print_error(error: OrchestratorError) -> None:
+    """Print an error in one line; with `--json`, as the object that the API answers."""
+    shown = {"error": {"code": error.code, "message": error.text}}
+    typer.echo(json.dumps(shown, ensure_ascii=False) if "--json" in sys.argv else error.text, err=True)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The environment of a worker that is started by hand, read beside the server: its secrets do not leave the machine."""
 
 from wa_orchestrator import context as contexts
-from wa_orchestrator.domain.session import WANTS_WORKER, State
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.server import address

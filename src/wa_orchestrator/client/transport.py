@@ -8,8 +8,10 @@ from typing import Any, Final, Self
 
 import httpx
 
-from wa_orchestrator.client.calls import ApiCall, Calls, Json
+from wa_orchestrator.client.api_call import ApiCall
+from wa_orchestrator.client.calls import Calls
 from wa_orchestrator.client.errors import ApiError, NoAnswerError, TooManyError, UnavailableError, error_in
+from wa_orchestrator.client.operation_calls import Json
 
 TIMEOUT_S: Final = 30.0
 _LONGEST_PAUSE_S: Final = 10.0

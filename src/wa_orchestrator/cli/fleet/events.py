@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import Invocation, print_json
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import Invocation, print_json
 
 _RECONNECT_S: Final = 2.0
 #: The server sends a comment every 15 s; without one for this long the connection is dead.
@@ -26,9 +26,17 @@ def events(
     follow: Annotated[bool, typer.Option(help="Wait for new events until Ctrl-C.")] = True,
 ) -> None:
     """Follow the events of the server. With `--no-follow`: only past events."""
+    print_events(run, after, types, follow=follow)
+
+
+def print_events(
+    run: Invocation, after: str | None, types: str | None, *, session_id: str | None = None, follow: bool
+) -> None:
+    """Print events, one per line, until there are no more or until Ctrl-C."""
     try:
         for event in _followed(run, after, types) if follow else _past(run, after, types):
-            _print(run, event)
+            if session_id in (None, event["data"].get("sessionId")):
+                _print(run, event)
     except KeyboardInterrupt:
         return
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from wa_orchestrator.cli import tables, times
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation
+from wa_orchestrator.cli.terminal import tables, times
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.texts import catalogue
 
 SENT: Final = frozenset({"sent", "delivered", "read"})
 ENDED: Final = frozenset({"failed", "unknown", "expired", "cancelled"})
@@ -19,7 +20,9 @@ _POLL_S: Final = 0.5
 
 def send(
     run: Invocation,
-    to: Annotated[str, typer.Argument(metavar="TO", help="The recipient's number, with its country code.")],
+    to: Annotated[
+        str, typer.Argument(metavar="TO", help="The recipient's number with its country code, or @username.")
+    ],
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="The text, or the caption of a file; `-` reads stdin.")
     ] = None,
@@ -102,6 +105,13 @@ def _print_accepted(accepted: dict[str, Any]) -> None:
     tables.line(
         f"{accepted['messageId']} is queued for {accepted['sessionId']} at position {accepted['position']}{when}."
     )
+    for each in accepted.get("warnings", ()):
+        tables.line(f"Warning: {_warning(each)}")
+
+
+def _warning(warning: dict[str, Any]) -> str:
+    known = catalogue.text("en", f"warning.{warning['code']}")
+    return known.format(count=warning.get("count")) if known else str(warning["code"])
 
 
 def _follow(run: Invocation, message_id: str, timeout_s: float | None) -> dict[str, Any]:

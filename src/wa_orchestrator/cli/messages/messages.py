@@ -1,15 +1,19 @@
-"""`wa-orchestrator messages …`: search, show, cancel, retry."""
+"""`wa-orchestrator messages …`: search, show, cancel, retry, confirm, send again, save media."""
 
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import tables, times
-from wa_orchestrator.cli.command import Invocation, command, group
+from wa_orchestrator.cli.terminal import tables, times
+from wa_orchestrator.cli.terminal.command import Invocation, command, group
+from wa_orchestrator.cli.terminal.command import confirm as ask_first
+from wa_orchestrator.cli.terminal.download import save
 
 app = group("Messages of a running server: search, show, cancel, retry.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _COLUMNS = {
     "message": "messageId", "accepted": "acceptedAt", "status": "status", "session": "sessionId", "to": "to",
     "kind": "kind", "reference": "reference", "reason": "reason",
@@ -32,12 +36,13 @@ def listed(
         typer.Option(help="Only queued, scheduled, sending, sent, delivered, read, failed, expired or cancelled ones."),
     ] = None,
     reference: Annotated[str | None, typer.Option(help="Only with this reference.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only with these words in text, caption or file name.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
 ) -> None:
     """Search messages, the newest first."""
-    filters = {"to": to, "session_id": session, "status": status, "reference": reference}
+    filters = {"to": to, "session_id": session, "status": status, "reference": reference, "text": text}
     filters["since"] = times.parse(since, "--since") if since else None
     filters["until"] = times.parse(until, "--until") if until else None
     found = list(islice(run.client.all_messages(**filters, limit=min(limit, 500)), limit))
@@ -78,6 +83,35 @@ def retry(run: Invocation, message_id: MessageId) -> None:
     """Retry a failed message with the same WhatsApp id."""
     result = run.client.retry(message_id)
     run.output(result, lambda: tables.line(f"{message_id} is {result['status']} again."))
+
+
+@command(app)
+def confirm(run: Invocation, message_id: MessageId) -> None:
+    """Settle a message of unknown outcome as sent: the recipient has it."""
+    result = run.client.confirm(message_id)
+    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
+
+
+@command(app)
+def send_again(run: Invocation, message_id: MessageId, *, yes: Yes = False) -> None:
+    """Send a message of unknown outcome again as a new one. Whoever has the old one gets it twice."""
+    ask_first("The recipient may have it, and would get it twice. Send it again?", yes=yes)
+    result = run.client.send_again(message_id)
+    run.output(result, lambda: tables.line(f"{result['messageId']} is queued; {message_id} stays as it is."))
+
+
+@command(app)
+def media(
+    run: Invocation,
+    message_id: MessageId,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A new file.")],
+) -> None:
+    """Save the file that came with a message."""
+    from wa_orchestrator.client.api_call import in_path
+
+    size = save(run, f"/api/v1/messages/{in_path(message_id)}/media", output)
+    run.output({"file": str(output), "bytes": size}, lambda: tables.line(f"{output}: {size} bytes."))
 
 
 def _text(content: dict[str, Any] | None) -> str:

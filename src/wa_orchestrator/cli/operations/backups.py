@@ -4,19 +4,20 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, confirm
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, confirm
+from wa_orchestrator.cli.terminal.download import save
 from wa_orchestrator.errors import Refused
 
 COLUMNS = {
     "backup": "id", "made": "createdAt", "sessions": "sessions", "bytes": "bytes", "verified": "verifiedAt",
-    "encrypted": "encrypted", "copied": "copied",
+    "encrypted": "encrypted", "copied": "copied", "left out": "leftOut",
 }  # fmt: skip
 _LOOK_S = 0.3
 _MOST_S = 3600.0
@@ -29,7 +30,10 @@ Identity = Annotated[
 def backups(run: Invocation) -> None:
     """List backups."""
     found = run.client.backups()
-    rows = [each | {"sessions": len(each["sessions"])} for each in found["backups"]]
+    rows = [
+        each | {"sessions": len(each["sessions"]), "leftOut": ", ".join(each["leftOut"]) or None}
+        for each in found["backups"]
+    ]
     run.output(
         found, lambda: tables.table(COLUMNS, rows, empty="There are no backups. Make one: wa-orchestrator backup")
     )
@@ -37,15 +41,27 @@ def backups(run: Invocation) -> None:
 
 def backup(run: Invocation) -> None:
     """Make a backup now, without stopping anyone, and wait for it. Exit code 1 when it fails."""
-    before = run.client.backups()["latest"]
+    before = run.client.backups()
     run.client.create_backup()
-    ended = _follow(run, "backup", lambda now: _newer(now, before, "backup"))
-    run.output(
-        ended,
-        lambda: tables.line(_outcome(ended, f"{ended['id']} was made and verified: {ended['sessions']} sessions.")),
-    )
+    ended = _follow(run, "backup", lambda now: _newer(now, before["latest"], "backup"))
+    done = f"{ended['id']} was made and verified: {ended['sessions']} sessions."
+    run.output(ended, lambda: tables.line(_outcome(ended, done, older=before["backups"])))
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
+
+
+def download_backup(
+    run: Invocation,
+    backup_id: BackupId,
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new file; else one named as there.")] = None,
+) -> None:
+    """Save a backup on this machine."""
+    from wa_orchestrator.client.api_call import in_path
+
+    file = output or Path(Path(backup_id).name)
+    size = save(run, f"/api/v1/backups/download/{in_path(backup_id)}", file)
+    run.output({"file": str(file), "bytes": size}, lambda: tables.line(f"{file}: {size} bytes."))
 
 
 def restore(
@@ -64,15 +80,11 @@ def restore(
         typer.echo(text, err=True)
     count = len(changes["returns"]) + len(changes["goesBack"])
     confirm(f"Restore {count} sessions from {backup_id}?", yes=yes)
-    before = run.client.backups()["latest"]
+    before = run.client.backups()
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
-    ended = _follow(run, "restore", lambda now: _newer(now, before, "restore"))
-    run.output(
-        ended,
-        lambda: tables.line(
-            _outcome(ended, f"{backup_id} is restored; {ended['sessions']} sessions start.{_told(ended)}")
-        ),
-    )
+    ended = _follow(run, "restore", lambda now: _newer(now, before["latest"], "restore"))
+    done = f"{backup_id} is restored; {ended['sessions']} sessions start.{_told(ended)}"
+    run.output(ended, lambda: tables.line(_outcome(ended, done, older=before["backups"])))
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -144,7 +156,7 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
             if ended := look(now):
                 return ended
             time.sleep(_LOOK_S)
-    raise Refused("TOO_SLOW", f"The {kind} has not ended within an hour. Look at it: wa-orchestrator backups")
+    raise Refused("TOO_SLOW", f"The {kind} has not ended within an hour. To check: wa-orchestrator backups")
 
 
 def _told(ended: dict[str, Any]) -> str:
@@ -157,7 +169,8 @@ def _told(ended: dict[str, Any]) -> str:
     return "".join(f" {ended['messages'][kind]} {text}." for kind, text in said.items() if ended["messages"].get(kind))
 
 
-def _outcome(ended: dict[str, Any], done: str) -> str:
+def _outcome(ended: dict[str, Any], done: str, *, older: Sequence[object]) -> str:
     if not ended["error"]:
         return done
-    return f"{ended['error']}: {ended['text'] or 'It failed.'} Nothing was written; older backups are intact."
+    kept = "older backups are intact" if older else "there is no older backup"
+    return f"{ended['error']}: {ended['text'] or 'It failed.'} Nothing was written; {kept}."

@@ -1,19 +1,22 @@
-"""`wa-orchestrator keys …`, `people …` and `audit …`: who may do what, and who did what."""
+"""`wa-orchestrator keys …`, `people …`, `logins …` and `audit …`: who may do what, and who did what."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.download import print_stream
 from wa_orchestrator.errors import Refused
 
 keys = group("API keys of a running server: list, create, revoke.")
 people = group("People with an account: list, add, link, delete.")
+logins = group("Who is logged in to the dashboard: list, end.")
 audit = group("What people and keys did: list, export, verify.")
-Labels = Annotated[list[str] | None, typer.Option("--label", help="Only sessions with this label; may be repeated.")]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", help="Only sessions with this label or tag; may be repeated.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -97,6 +100,53 @@ def link(run: Invocation, person_id: PersonId) -> None:
 
 
 @command(people)
+def change(
+    run: Invocation,
+    person_id: PersonId,
+    *,
+    role: Annotated[str | None, typer.Option("--role", help="viewer, operator or administrator.")] = None,
+    label: Labels = None,
+) -> None:
+    """Change what a person may do or see."""
+    given = {"role": role, "labels": None if label is None else [each for each in label if each]}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --role, --label.")
+    changed = run.client.change_person(person_id, **changes)
+    run.output(changed, lambda: tables.line(f"{changed['name']} is {changed['role']}, sees {_limits(changed)}."))
+
+
+@command(people, "remove-second-factor")
+def remove_second_factor(run: Invocation, person_id: PersonId, *, yes: Yes = False) -> None:
+    """Let a person who lost the second factor log in with the password alone."""
+    confirm(f"Remove the second factor of {person_id}?", yes=yes)
+    changed = run.client.remove_second_factor(person_id)
+    run.output(changed, lambda: tables.line(f"{changed['name']} logs in with the password alone."))
+
+
+@command(logins, "list")
+def list_logins(run: Invocation) -> None:
+    """List who is logged in to the dashboard."""
+    found = run.client.logins()
+    columns = {
+        "login": "id",
+        "name": "name",
+        "role": "role",
+        "address": "address",
+        "browser": "browser",
+        "since": "since",
+    }
+    run.output(found, lambda: tables.table(columns, found["logins"], empty="Nobody is logged in."))
+
+
+@command(logins)
+def end(run: Invocation, login_id: Annotated[str, typer.Argument(metavar="LOGIN", help="From `logins list`.")]) -> None:
+    """End a login."""
+    result = run.client.end_login(login_id)
+    run.output(result, lambda: tables.line(f"{login_id} is ended." if result["ended"] else f"{login_id} had ended."))
+
+
+@command(people)
 def delete(run: Invocation, person_id: PersonId, *, yes: Yes = False) -> None:
     """Delete an account; its person is logged out at once."""
     confirm(f"Delete the account {person_id}?", yes=yes)
@@ -116,14 +166,7 @@ def list_audit(run: Invocation, limit: Annotated[int, typer.Option("--limit", mi
 @command(audit)
 def export(run: Invocation) -> None:
     """Print the whole log as JSON lines, the oldest first."""
-    import httpx
-
-    headers, path = {"X-API-Key": run.target.api_key}, f"{run.target.url}/api/v1/audit/export"
-    with httpx.stream("GET", path, headers=headers, timeout=60) as response:
-        if response.status_code != httpx.codes.OK:
-            raise Refused("NOT_EXPORTED", f"The server answered {response.status_code}. Is it an administrator's key?")
-        for chunk in response.iter_text():
-            sys.stdout.write(chunk)
+    print_stream(run, "/api/v1/audit/export")
 
 
 @command(audit)
@@ -143,7 +186,7 @@ def verify(
 
 def _verified(file: Path) -> dict[str, Any]:
     from wa_orchestrator import audit_log
-    from wa_orchestrator.domain import audit_chain
+    from wa_orchestrator.domain.access import audit_chain
 
     if not file.is_file():
         raise Refused("BAD_FILE", f"{file}: there is no such file.")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from wa_orchestrator.cli.command import Invocation
-from wa_orchestrator.domain import reproduction
+from wa_orchestrator.cli.terminal.command import Invocation
+from wa_orchestrator.domain.workers import reproduction
 
 
 def reproduce(

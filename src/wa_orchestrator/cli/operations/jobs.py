@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import Invocation, command, group
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
 app = group("What the server does by itself: list, run.")
 COLUMNS = {"job": "name", "when": "when", "last run": "last", "outcome": "outcome", "next run": "nextAt"}
@@ -23,11 +23,24 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
 def listed(run: Invocation) -> None:
     """List jobs: those that failed first."""
     found = run.client.jobs()
-    run.output(found, lambda: tables.table(COLUMNS, [_row(each) for each in found["jobs"]], empty="There are no jobs."))
+
+    def show_all() -> None:
+        tables.table(COLUMNS, [_row(each) for each in found["jobs"]], empty="There are no jobs.")
+        tables.line(_version_line(found["clientVersion"]))
+
+    run.output(found, show_all)
+
+
+def _version_line(version: dict[str, Any]) -> str:
+    newest = version["newest"]
+    said = f"Newest WhatsApp version that worked: {newest}." if newest else "No session has logged in yet."
+    if version["refused"]:
+        said += f" Refused sessions: {version['refused']}; next try {version['nextTrialAt']}."
+    return said + (f" WhatsApp refuses it from {version['expiresAt']} on." if version["expiresAt"] else "")
 
 
 @command(app, "run")
 def run_now(run: Invocation, name: JobName) -> None:
     """Run a job now."""
     asked = run.client.run_job(name)
-    run.output(asked, lambda: tables.line(f"{name} begins now. Look at it: wa-orchestrator jobs"))
+    run.output(asked, lambda: tables.line(f"{name} starts now. To check: wa-orchestrator jobs"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 from typer.core import TyperCommand
 
-from wa_orchestrator.cli.hints import terminal_message
-from wa_orchestrator.cli.target import Options, Target, find
+from wa_orchestrator.cli.terminal.hints import terminal_message
+from wa_orchestrator.cli.terminal.target import Options, Target, find
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
@@ -116,10 +116,16 @@ def _invoke(function: Callable[..., None], run: Invocation, values: Mapping[str,
     try:
         function(run, **values)
     except ApiError as error:
-        typer.echo(error_line(error, run), err=True)
+        typer.echo(error_json(error) if run.options.as_json else error_line(error, run), err=True)
         raise typer.Exit(EXIT_FAILED) from None
     finally:
         run.close()
+
+
+def error_json(error: "ApiError") -> str:
+    """Return an error as the API answers it, for scripts."""
+    shown = {"code": error.code, "message": error.text, "details": dict(error.details)}
+    return json.dumps({"error": shown}, ensure_ascii=False)
 
 
 def error_line(error: "ApiError", run: Invocation) -> str:

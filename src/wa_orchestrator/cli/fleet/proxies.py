@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import qr, tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command, group
+from wa_orchestrator.cli.fleet import qr
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, group
 from wa_orchestrator.errors import Refused
 
 app = group("Proxies of a running server: list, add, check, remove.")
 ProxyId = Annotated[str, typer.Argument(metavar="PROXY", help="The proxy's id, p_…")]
 COLUMNS = {
-    "proxy": "id", "status": "status", "url": "url", "sessions": "sessions", "free": "free", "latency": "latencyMs",
-    "checked": "lastCheckAt", "last error": "lastError",
+    "proxy": "id", "name": "name", "status": "status", "url": "url", "sessions": "sessions", "free": "free",
+    "latency": "latencyMs", "checked": "lastCheckAt", "last error": "lastError",
 }  # fmt: skip
 
 
@@ -92,6 +93,28 @@ def check(
     run.output({"proxies": checked}, lambda: tables.table(columns, rows, empty="There are no proxies."))
     if not all(each["passed"] for each in checked):
         raise typer.Exit(EXIT_FAILED)
+
+
+@command(app)
+def change(
+    run: Invocation,
+    proxy_id: ProxyId,
+    *,
+    name: Annotated[str | None, typer.Option(help="What people call it; '' takes it away.")] = None,
+    provider: Annotated[str | None, typer.Option(help="'' takes it away.")] = None,
+    country: Annotated[str | None, typer.Option(help="Two letters; '' takes it away.")] = None,
+    expires: Annotated[str | None, typer.Option(help="The last day that is paid for: 2026-12-31.")] = None,
+    password: Annotated[bool, typer.Option("--password", help="Read a new password from stdin.")] = False,
+) -> None:
+    """Change what is known about a proxy, or its password; it keeps its id and its sessions."""
+    given = {"name": name, "provider": provider, "country": country, "expires_on": expires}
+    changes: dict[str, Any] = {field: value or None for field, value in given.items() if value is not None}
+    if password:
+        changes["password"] = qr.from_stdin("-")
+    if not changes:
+        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --name, --provider, --country, --expires, --password.")
+    result = run.client.change_proxy(proxy_id, **changes)
+    run.output(result, lambda: tables.line(f"{proxy_id} was changed: {result['url']}"))
 
 
 @command(app)

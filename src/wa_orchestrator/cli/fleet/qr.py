@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import typer
 
-from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation
+from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation
 
 _POLL_S: Final = 0.5
 

@@ -1,0 +1,1 @@
+"""Commands about sessions and proxies: list, create, link, follow."""

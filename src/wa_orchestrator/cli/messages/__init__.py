@@ -1,0 +1,1 @@
+"""Commands about messages: send, search, campaigns, conversations, contacts, pace."""

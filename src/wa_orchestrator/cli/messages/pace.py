@@ -1,0 +1,221 @@
+"""`wa-orchestrator holds …`, `limits …` and `queue …`: what may be sent, and what waits."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from wa_orchestrator.cli.terminal import tables, times
+from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
+from wa_orchestrator.errors import Refused
+
+holds = group("What is on hold: list, place, lift.")
+limits = group("Limits of sending: list, show, set, reset; by tag: tags, set-tag, reset-tag.")
+queue = group("What waits to be sent: list, cancel.")
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+PerDay = Annotated[int | None, typer.Option(help="Messages a day.")]
+PerMinute = Annotated[int | None, typer.Option(help="Messages a minute.")]
+PauseMin = Annotated[int | None, typer.Option(help="The shortest pause after a message.")]
+PauseMax = Annotated[int | None, typer.Option(help="The longest pause after a message.")]
+Opens = Annotated[str | None, typer.Option(metavar="HH:MM", help="When the day of sending begins.")]
+Closes = Annotated[str | None, typer.Option(metavar="HH:MM", help="When it ends.")]
+AcknowledgeRisk = Annotated[
+    bool, typer.Option("--acknowledge-risk", help="Needed for limits that are looser than the preset's.")
+]
+Tag = Annotated[str, typer.Argument(metavar="TAG", help="The tag of sessions.")]
+#: Which origin of a session's limits (`origins`) is that of a line.
+_ORIGIN = {"pauseMinMs": "pause", "pauseMaxMs": "pause", "opens": "hours", "closes": "hours"}
+_LIMITS = {
+    "a day": "perDay", "a minute": "perMinute", "pause from (ms)": "pauseMinMs", "pause to (ms)": "pauseMaxMs",
+    "opens": "opens", "closes": "closes",
+}  # fmt: skip
+
+
+@command(holds, "list")
+def list_holds(run: Invocation) -> None:
+    """List what is on hold."""
+    found = run.client.holds()
+    columns = {"hold": "id", "scope": "scope", "name": "name", "until": "until", "why": "why", "by": "by"}
+    run.output(found, lambda: tables.table(columns, found["holds"], empty="Nothing is on hold."))
+
+
+@command(holds)
+def place(
+    run: Invocation,
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Hold this session.")] = None,
+    group_name: Annotated[str | None, typer.Option("--group", help="Hold the sessions with this label or tag.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Hold everyone.")] = False,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help='"2h", "2030-01-31"; else until it is lifted.')
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="Shown to people.")] = "",
+) -> None:
+    """Stop sending for a session, for a group or for all; messages wait."""
+    if sum(map(bool, (session, group_name, everyone))) != 1:
+        raise Refused("ONE_SCOPE", "Say who is held: one of --session, --group and --all.")
+    ends = int(datetime.fromisoformat(times.parse(until, "--until")).timestamp() * 1000) if until else None
+    made = run.client.place_hold(session_id=session, group=group_name, everyone=everyone, until=ends, why=why)
+    run.output(made, lambda: tables.line(f"{made['id']} is on hold. Lift it: wa-orchestrator holds lift {made['id']}"))
+
+
+@command(holds)
+def lift(run: Invocation, hold_id: Annotated[str, typer.Argument(metavar="HOLD", help="From `holds list`.")]) -> None:
+    """Let what is on hold go on."""
+    result = run.client.lift_hold(hold_id)
+    run.output(result, lambda: tables.line(f"{hold_id} is not on hold."))
+
+
+@command(limits, "list")
+def list_limits(run: Invocation) -> None:
+    """List the limits in force, by trust."""
+    found = run.client.presets()
+    rows = [{"trust": trust, **each} for trust, each in found["inForce"].items()]
+    run.output(found, lambda: tables.table({"trust": "trust"} | _LIMITS, rows))
+
+
+@command(limits)
+def show(run: Invocation, session_id: SessionId) -> None:
+    """Show a session's limits."""
+    _output_limits(run, run.client.limits(session_id))
+
+
+@command(limits, "set")
+def set_limits(
+    run: Invocation,
+    session_id: SessionId,
+    *,
+    per_day: PerDay = None,
+    per_minute: PerMinute = None,
+    pause_min_ms: PauseMin = None,
+    pause_max_ms: PauseMax = None,
+    opens: Opens = None,
+    closes: Closes = None,
+    acknowledge_risk: AcknowledgeRisk = False,
+) -> None:
+    """Give a session limits of its own; what is not named stays by its tags and the preset."""
+    given = _given(
+        per_day=per_day, per_minute=per_minute, pause_min_ms=pause_min_ms, pause_max_ms=pause_max_ms, opens=opens,
+        closes=closes,
+    )  # fmt: skip
+    _output_limits(run, run.client.set_limits(session_id, **given, acknowledge_risk=acknowledge_risk))
+
+
+@command(limits)
+def reset(run: Invocation, session_id: SessionId) -> None:
+    """Take a session's own limits away."""
+    _output_limits(run, run.client.reset_limits(session_id))
+
+
+@command(limits, "tags")
+def list_tag_limits(run: Invocation) -> None:
+    """List the limits of tags, as sessions of each trust get them."""
+    found = run.client.tag_limits()
+    rows = [
+        {"tag": each["tag"], "sessions": each["sessions"], "trust": trust, **pace}
+        for each in found["tags"]
+        for trust, pace in each["inForce"].items()
+    ]
+    columns = {"tag": "tag", "sessions": "sessions", "trust": "trust"} | _LIMITS
+    run.output(found, lambda: tables.table(columns, rows, empty="No tag has limits."))
+
+
+@command(limits, "set-tag")
+def set_tag(
+    run: Invocation,
+    tag: Tag,
+    *,
+    per_day: PerDay = None,
+    per_minute: PerMinute = None,
+    pause_min_ms: PauseMin = None,
+    pause_max_ms: PauseMax = None,
+    opens: Opens = None,
+    closes: Closes = None,
+    acknowledge_risk: AcknowledgeRisk = False,
+) -> None:
+    """Set limits for all sessions with a tag. Without --acknowledge-risk they only lower what the preset allows."""
+    given = _given(
+        per_day=per_day, per_minute=per_minute, pause_min_ms=pause_min_ms, pause_max_ms=pause_max_ms, opens=opens,
+        closes=closes,
+    )  # fmt: skip
+    made = run.client.set_tag_limits(tag, **given, acknowledge_risk=acknowledge_risk)
+    rows = [{"trust": trust, **each} for trust, each in made["inForce"].items()]
+
+    def show_all() -> None:
+        tables.line(f"Sessions with the tag {tag}: {made['sessions']}. A session's own limits beat these.")
+        tables.table({"trust": "trust"} | _LIMITS, rows)
+
+    run.output(made, show_all)
+
+
+@command(limits, "reset-tag")
+def reset_tag(run: Invocation, tag: Tag) -> None:
+    """Take the limits of a tag away."""
+    result = run.client.delete_tag_limits(tag)
+    run.output(result, lambda: tables.line(f"The tag {tag} has no limits. Changed sessions: {result['sessions']}."))
+
+
+def _given(**limits: int | str | None) -> dict[str, Any]:
+    if all(value is None for value in limits.values()):
+        raise Refused("NOTHING_TO_CHANGE", "Say which limit: --per-day, --per-minute, --pause-min-ms, --opens …")
+    return limits
+
+
+def _output_limits(run: Invocation, found: dict[str, Any]) -> None:
+    came_from = {"own": "its own", "preset": found["preset"]}
+    origins = {name: found["origins"][_ORIGIN.get(name, name)] for name in _LIMITS.values()}
+    rows = [
+        {"limit": title, "value": found["limits"][name], "by": came_from.get(origins[name], origins[name])}
+        for title, name in _LIMITS.items()
+    ]
+
+    def show_all() -> None:
+        tables.line(f"{found['sessionId']} is {found['trust']}; times are in {found['timezone']}.")
+        tables.table({"limit": "limit", "value": "value", "by": "by"}, rows)
+
+    run.output(found, show_all)
+
+
+@command(queue, "list")
+def list_queue(
+    run: Invocation,
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Of this session, with the time of each.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Only to this recipient.")] = None,
+    reference: Annotated[str | None, typer.Option("--reference", help="Only with this reference.")] = None,
+) -> None:
+    """List what waits to be sent."""
+    columns = {"message": "messageId", "session": "sessionId", "to": "to", "kind": "kind", "reference": "reference"}
+    if session and not (to or reference):
+        found, columns = run.client.queue(session), {"#": "position", "expected": "eta"} | columns
+    else:
+        found = run.client.waiting(session_id=session, to=to, reference=reference)
+
+    def show_all() -> None:
+        tables.table(columns, found["messages"], empty="Nothing waits.")
+        if found["total"] > len(found["messages"]):
+            tables.line(f"{found['total']} wait in all.")
+
+    run.output(found, show_all)
+
+
+@command(queue)
+def cancel(
+    run: Invocation,
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Of this session.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="To this recipient.")] = None,
+    reference: Annotated[str | None, typer.Option("--reference", help="With this reference.")] = None,
+    batch: Annotated[str | None, typer.Option("--batch", help="Of this batch.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Cancel what waits and matches. What a worker has claimed already is sent."""
+    filters = {"session_id": session, "to": to, "reference": reference, "batch_id": batch}
+    if not any(filters.values()):
+        raise Refused("NOTHING_CHOSEN", "Say what to cancel: --session, --to, --reference or --batch.")
+    total = run.client.waiting(**filters)["total"]
+    confirm(f"Cancel {total} messages?", yes=yes)
+    result = run.client.cancel_waiting(**filters)
+    late = f" {result['tooLate']} were too late." if result["tooLate"] else ""
+    run.output(result, lambda: tables.line(f"{result['cancelled']} were cancelled.{late}"))

@@ -1,0 +1,1 @@
+"""What all commands share: options, the server that they talk to, output and errors."""
