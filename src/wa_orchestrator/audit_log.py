@@ -8,15 +8,15 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import audit_chain
-from wa_orchestrator.domain.audit_chain import BrokenChain, Intact, Link
+from wa_orchestrator.domain.access import audit_chain
+from wa_orchestrator.domain.access.audit_chain import BrokenChain, Checkpoint, Intact, Link
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.logs import redact
 from wa_orchestrator.store.access import audit
@@ -24,6 +24,8 @@ from wa_orchestrator.timestamps import iso
 
 FILE_NAME: Final = "audit.jsonl"
 _BLOCK: Final = 64 * 1024
+#: How long a page may trust the check of lines that it does not read again. 100,000 entries take a second.
+_WHOLE_EVERY_MS: Final = 3_600_000
 log = structlog.get_logger(__name__)
 
 
@@ -67,12 +69,46 @@ def lines(path: Path) -> Iterator[str]:
 
 
 async def verify(context: Context) -> Intact | BrokenChain | Cut:
-    """Check the file, and that its end is at least what Redis has seen of it."""
-    found = await asyncio.to_thread(lambda: audit_chain.verify(lines(path_of(context))))
+    """Check every line of the file, and that its end is at least what Redis has seen of it."""
+    context.audit_checked = None
+    return await verify_new(context)
+
+
+async def verify_new(context: Context) -> Intact | BrokenChain | Cut:
+    """Check the lines that this process has not checked yet, and every line once an hour."""
+    now_ms, known = await context.scripts.now_ms(), context.audit_checked
+    if known is not None and now_ms - known.whole_at_ms > _WHOLE_EVERY_MS:
+        known = None
+    found, context.audit_checked = await asyncio.to_thread(_verify_from, path_of(context), known, now_ms)
     seen = await audit.last_number(context.scripts)
     if isinstance(found, Intact) and found.last.number < seen:
         return Cut(found.last, seen - found.last.number)
     return found
+
+
+def _verify_from(path: Path, known: Checkpoint | None, now_ms: int) -> tuple[Intact | BrokenChain, Checkpoint | None]:
+    """Check a file from a checkpoint on, or from its beginning if it is not the same file or is shorter now."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return Intact(Link()), None
+    with file:
+        status = os.fstat(file.fileno())
+        same = (status.st_dev, status.st_ino)
+        if known is None or known.file != same or known.offset > status.st_size:
+            known = Checkpoint(same, 0, Link(), now_ms)
+        file.seek(known.offset)
+        found = audit_chain.verify(_whole_lines(file), known.last)
+        if isinstance(found, BrokenChain):
+            return found, known
+        return found, replace(known, offset=file.tell(), last=found.last)
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield lines. One without its end is being written, or a crash tore it and the next writer removes it."""
+    while (line := file.readline()).endswith(b"\n"):
+        yield line.decode(errors="replace").removesuffix("\n")
+    file.seek(-len(line), os.SEEK_CUR)
 
 
 def _append(path: Path, entry: Mapping[str, Any]) -> Link:

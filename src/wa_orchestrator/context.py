@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 
 from wa_orchestrator.archive.contract import Archive
-from wa_orchestrator.archive.sqlite_archive import SqliteArchive
+from wa_orchestrator.archive.factory import archive_for
+from wa_orchestrator.domain import phone
+from wa_orchestrator.domain.access.audit_chain import Checkpoint
 from wa_orchestrator.instruments import Instruments
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.line_client import LineClient
+from wa_orchestrator.store.engine.redis_pool import make_pool
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.sessions.labels import SessionLabels
 from wa_orchestrator.web.rates import Rates
@@ -53,13 +56,16 @@ class Context:
     rates: Rates = field(default_factory=Rates)
     workers_read_each_other: bool = False
     """Whether a worker that was taken over can read the files of others: the kernel has nothing against it."""
+    audit_checked: Checkpoint | None = None
+    """How far this process has checked the audit log."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
     session_labels: SessionLabels = field(init=False)
 
     def __post_init__(self) -> None:
+        phone.LocalNumbers.country_code = self.settings.default_country or ""
         self.session_labels = SessionLabels(self.scripts)
         self.instruments = self.instruments or Instruments(self.registry)
-        self.archive = SqliteArchive(self.settings.archive_path)
+        self.archive = archive_for(self.settings)
 
 
 def make_context(settings: Settings, redis: Redis) -> Context:
@@ -71,7 +77,7 @@ def make_context(settings: Settings, redis: Redis) -> Context:
 async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
     """Yield a context and close its connections afterwards. Redis need not be reachable yet."""
     # For blocking reads and pub/sub; everything else goes over the line.
-    pool = BlockingConnectionPool.from_url(
+    pool = make_pool(
         redis_url,
         max_connections=_CONNECTIONS,
         timeout=_POOL_TIMEOUT_S,
@@ -80,10 +86,10 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
         socket_timeout=_SOCKET_TIMEOUT_S,
         health_check_interval=30,
     )
-    redis = LineClient.from_pool(pool)
+    redis = LineClient(connection_pool=pool, replicas=settings.redis_replicas_ack)
     context = make_context(settings, redis)
     try:
         yield context
     finally:
         await context.archive.close()
-        await redis.aclose()
+        await redis.aclose(close_connection_pool=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.engine.cancellation import end_if_cancelled
 from wa_orchestrator.store.errors import RedisError
 
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 0.05, 1.0

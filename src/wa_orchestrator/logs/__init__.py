@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TextIO
 
 import structlog
@@ -51,13 +52,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{REDACTED}",
     ),
 )
+#: Texts in which none of these can be found, such as the name of an event or a session's id; most values are.
+_PLAIN = re.compile(r"(?!\w*(?:wao_|whsec_|wwt_))[a-z0-9_]*|[a-z0-9.]*")
 _JID = re.compile(r"\b\d{4,}(\d{4})(?=(?::\d+)?@(?:s\.whatsapp\.net|lid|c\.us))")
 
 
 def redact(value: object, key: str = "") -> Any:
     """Return `value` as it may be logged under the name `key`; recurses into mappings and sequences."""
-    name = _CAMEL.sub("_", key)
-    if _SECRET_KEY.search(name) and value is not None and not isinstance(value, bool):
+    is_secret, is_phone = _meaning(key)
+    if is_secret and value is not None and not isinstance(value, bool):
         return REDACTED
     match value:
         case Mapping():
@@ -67,14 +70,23 @@ def redact(value: object, key: str = "") -> Any:
         case bool() | float() | None:
             return value
         case int():
-            return last_four(str(value)) if _PHONE_KEY.search(name) else value
+            return last_four(str(value)) if is_phone else value
         case _:
             text = value if isinstance(value, str) else repr(value)
-            return last_four(text) if _PHONE_KEY.search(name) else redact_text(text)
+            return last_four(text) if is_phone else redact_text(text)
+
+
+@lru_cache(maxsize=1024)  # the same names in every line
+def _meaning(key: str) -> tuple[bool, bool]:
+    """Whether a field of this name has a secret, and whether it has a phone number."""
+    name = _CAMEL.sub("_", key)
+    return _SECRET_KEY.search(name) is not None, _PHONE_KEY.search(name) is not None
 
 
 def redact_text(text: str) -> str:
     """Replace everything in a text that looks like a secret."""
+    if _PLAIN.fullmatch(text):
+        return text
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return _JID.sub(r"…\1", text)
@@ -121,7 +133,12 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     root.setLevel(level.upper())
     _quiet_libraries(root.level, is_terminal=is_terminal)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        # First the level: a line that nobody wants costs nothing more.
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,

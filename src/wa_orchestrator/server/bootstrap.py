@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 from fastapi import APIRouter, FastAPI
@@ -19,40 +19,51 @@ from fastapi import APIRouter, FastAPI
 from wa_orchestrator import context as contexts
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import app as dashboard
+from wa_orchestrator.dashboard.accounts import SecondFactorSealing
 from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.domain import worker_events
+from wa_orchestrator.domain.workers import worker_events
 from wa_orchestrator.errors import Broken, Refused, Unavailable
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import installation_check, service
-from wa_orchestrator.orchestrator.api import event_reference
 from wa_orchestrator.orchestrator.api.contacts import ContactRoutes
-from wa_orchestrator.orchestrator.api.events import EventRoutes
+from wa_orchestrator.orchestrator.api.conversations.quick_replies import QuickReplyRoutes
+from wa_orchestrator.orchestrator.api.conversations.routes import ConversationRoutes
+from wa_orchestrator.orchestrator.api.events import reference
+from wa_orchestrator.orchestrator.api.events.routes import EventRoutes
+from wa_orchestrator.orchestrator.api.exports import ExportRoutes
+from wa_orchestrator.orchestrator.api.groups import GroupRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
-from wa_orchestrator.orchestrator.api.limits import LimitRoutes
+from wa_orchestrator.orchestrator.api.media import MediaRoutes
+from wa_orchestrator.orchestrator.api.message_acts import ChatActRoutes, MessageActRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
 from wa_orchestrator.orchestrator.api.radar import RadarRoutes
+from wa_orchestrator.orchestrator.api.sessions.limits import LimitRoutes
+from wa_orchestrator.orchestrator.api.tag_limits import TagLimitRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
-from wa_orchestrator.orchestrator.api.worker_events import OneStep
-from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
-from wa_orchestrator.orchestrator.messages import drift_reports, incoming, receipts
+from wa_orchestrator.orchestrator.api.workers.credentials import WorkerCredentialRoutes
+from wa_orchestrator.orchestrator.api.workers.events import OneStep
+from wa_orchestrator.orchestrator.api.workers.outbox import WorkerOutboxRoutes
+from wa_orchestrator.orchestrator.messages import drift_reports, incoming_messages, link_history, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import client_expiry
 from wa_orchestrator.runner.factory import docker_runner, runner_for, separates_files
 from wa_orchestrator.runner.remote import protocol
 from wa_orchestrator.runner.remote.client import RemoteRunner
 from wa_orchestrator.runner.remote.server import AllowedFiles, RunnerServer
 from wa_orchestrator.server import address, banner, open_files
+from wa_orchestrator.server.credential_check import refuse_lost_key
 from wa_orchestrator.server.http import listen, serving
 from wa_orchestrator.server.redis_check import check_redis
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
 from wa_orchestrator.store import records
-from wa_orchestrator.store.engine import key_types
+from wa_orchestrator.store.engine import durability, key_types
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app, make_worker_app
@@ -76,17 +87,17 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
 async def gateway(settings: Settings) -> None:
     settings, _ = child_process.join_world(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context:
-        await _check_keys(context)
+        await _check_redis(context)
         made = Gateway(context)
         bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
         async with serving(made.app(), bound, open_files.shared(Limits.of(settings), 1), made.http):
-            await _run([made.retention, _redis_check(context)])
+            await _run([*made.loops, _redis_check(context)])
 
 
 async def dispatcher(settings: Settings) -> None:
     settings, _ = child_process.join_world(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context:
-        await _check_keys(context)
+        await _check_redis(context)
         await _run([Dispatcher(context), _redis_check(context)])
 
 
@@ -97,13 +108,14 @@ async def orchestrator(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         context.simulator = world
         context.workers_read_each_other = not separates_files(runner)
-        await _check_keys(context)
+        await _check_redis(context)
+        await refuse_lost_key(context)
         await installation_check.add_configured_proxies(context)
         messages = Gateway(context)
         apps = control_apps(service.assemble(context, runner), [messages.router()])
         limits = open_files.shared(Limits.of(settings), 2)
         async with (
-            serving(apps.main, bound, limits, messages.http),
+            serving(apps.main, bound, limits.apart_from(settings.workers_own_host), messages.http),
             serving(apps.workers, worker_socket, limits.inside()),
         ):
             with address.published(settings):
@@ -149,8 +161,9 @@ async def fleet(settings: Settings, url: str, size: int) -> None:
     await _run([RunOnce(link), demo.MessageReaders(world["control"])])
 
 
-async def _check_keys(context: Context) -> None:
-    """Refuse to start on a Redis in which another program has taken one of our keys."""
+async def _check_redis(context: Context) -> None:
+    """Refuse to start on a Redis that is a cluster, or in which another program has taken one of our keys."""
+    await durability.refuse_cluster(context.scripts)
     if problems := await key_types.problems(context.scripts):
         text = (
             f"Redis has keys of another program: {'; '.join(problems)}. Rename or delete them, or use another database."
@@ -201,7 +214,8 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
             settings = child_process.use_simulator(settings, world)
         context = await stack.enter_async_context(contexts.opened(settings, redis_url))
         context.simulator = world
-        await _check_keys(context)
+        await _check_redis(context)
+        await refuse_lost_key(context)
         await context.scripts.load()
         await installation_check.add_configured_proxies(context)
         runner = await stack.enter_async_context(runner_for(settings))
@@ -210,13 +224,14 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         messages = Gateway(context)
         apps = control_apps(control, [messages.router()])
         limits = open_files.shared(Limits.of(settings), 3)
-        await stack.enter_async_context(serving(apps.main, main_socket, limits, messages.http))
-        await stack.enter_async_context(serving(messages.app(), gateway_socket, limits, messages.http))
+        apart = limits.apart_from(settings.workers_own_host)
+        await stack.enter_async_context(serving(apps.main, main_socket, apart, messages.http))
+        await stack.enter_async_context(serving(messages.app(), gateway_socket, apart, messages.http))
         await stack.enter_async_context(serving(apps.workers, worker_socket, limits.inside()))
         supervision = await stack.enter_async_context(AsyncExitStack())
         report = asyncio.get_running_loop().create_future()
         server = Server(context, control, settings.gateway_port, report, supervision)
-        loops = [*apps.loops, Dispatcher(context), messages.retention, *_fleet(server, fleet)]
+        loops = [*apps.loops, Dispatcher(context), *messages.loops, *_fleet(server, fleet)]
         await supervision.enter_async_context(supervised(loops))
         stack.enter_context(address.published(settings))
         yield server
@@ -238,6 +253,14 @@ class ControlApps(NamedTuple):
     loops: list[Runnable]
 
 
+#: The orchestrator's routes that need nothing but the context.
+_ROUTES: Final = (
+    EventRoutes, ExportRoutes, MediaRoutes, MessageActRoutes, ChatActRoutes, GroupRoutes,
+    RadarRoutes, WebhookRoutes, OptOutRoutes, ContactRoutes, ConversationRoutes,
+    QuickReplyRoutes, HoldRoutes, LimitRoutes, TagLimitRoutes,
+)  # fmt: skip
+
+
 def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> ControlApps:
     """Return the orchestrator's applications and its loops; `routers` are served beside its own."""
     context = control.context
@@ -246,29 +269,34 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
             worker_events.MessageSent: OneStep(receipts.on_message_sent),
             worker_events.MessageFailed: receipts.on_message_failed,
             worker_events.MessageReceipt: OneStep(receipts.on_message_status),
-            worker_events.IncomingMessage: OneStep(incoming.on_message_received),
-            worker_events.UndecryptableMessage: incoming.on_message_undecryptable,
-            worker_events.IdentityChanged: incoming.on_identity_changed,
+            worker_events.IncomingMessage: OneStep(incoming_messages.on_message_received),
+            worker_events.UndecryptableMessage: incoming_messages.on_message_undecryptable,
+            worker_events.LinkHistory: link_history.on_link_history,
+            worker_events.IdentityChanged: incoming_messages.on_identity_changed,
+            worker_events.ClientExpiration: client_expiry.on_client_expiration,
             worker_events.ProtocolDrift: drift_reports.on_protocol_drift,
-            worker_events.AccountLimits: incoming.on_account_limits,
+            worker_events.SentElsewhere: incoming_messages.on_sent_elsewhere,
+            worker_events.Call: incoming_messages.on_call,
+            worker_events.AccountLimits: incoming_messages.on_account_limits,
         }
     )
     signals = OutboxSignals(context.scripts)
-    of_workers = [control.worker_events, WorkerOutboxRoutes(context, signals)]
+    events, outbox = control.worker_events, WorkerOutboxRoutes(context, signals)
+    stored = [WorkerCredentialRoutes(context)] if context.settings.credentials == "server" else []
+    of_workers = [events, outbox, *stored]
     parts = [
         *control.routers,
         *(of_workers if context.settings.workers_on_main_port else ()),
-        *(
-            part(context)
-            for part in (EventRoutes, RadarRoutes, WebhookRoutes, OptOutRoutes, ContactRoutes, HoldRoutes, LimitRoutes)
-        ),
+        *(part(context) for part in _ROUTES),
         health.router(context),
     ]
-    app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())
+    app = make_app(context, [*routers, *parts], webhooks=reference.webhooks())
     pages = dashboard.install(app, context)
     deliveries: list[Runnable] = [WebhookDeliverer(context), Alerts(context)]
-    loops = [*control.loops, *deliveries, pages, CloseOnCancel(signals.close), _redis_check(context)]
-    return ControlApps(app, make_worker_app(context, of_workers), loops)
+    sealing = SecondFactorSealing(context)
+    loops = [*control.loops, *deliveries, pages, sealing, CloseOnCancel(signals.close), _redis_check(context)]
+    frequent = events.handlers_by_path() | outbox.handlers_by_path()
+    return ControlApps(app, make_worker_app(context, [outbox, *stored], frequent), loops)
 
 
 def _redis_check(context: Context) -> Runnable:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from wa_orchestrator.domain import opt_out
+from wa_orchestrator.domain.messages import opt_out
 from wa_orchestrator.domain.pacing.limits import PRESETS, Override, Pace, Preset, Trust
 from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import types, validation_messages
@@ -28,6 +28,9 @@ FROM_FILE = (
     "alert_webhook_secret_previous",
     "telegram_bot_token",
     "redis_url",
+    "archive_url",
+    "backup_s3_secret_key",
+    "media_s3_secret_key",
 )
 #: The first setting of each section in docs/settings.md.
 SECTIONS = {
@@ -84,16 +87,16 @@ class Settings(BaseSettings):
     links from this machine keep working."""
     public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
     """Base URL of the dashboard, for links in alerts. Default: the address listened on."""
-    worker_host: types.OptionalText = setting(None, example="172.28.0.1")
+    worker_host: types.OptionalText = setting(None, example="172.17.0.1")
     """The address of the workers' own listener. Default: 127.0.0.1 with RUNNER=process, else BIND_HOST."""
     worker_port: types.Port = 3003
     """Port of the workers' own listener, which has only their routes; 0 picks a free one, as does ORCH_PORT=0."""
     workers_on_main_port: bool = True
     """Serve workers' routes on ORCH_PORT too, for workers that were started by hand with that address. `false` where
     the port is reachable from outside and no such worker runs."""
-    worker_url: types.OptionalUrl = setting(None, example="http://172.28.0.1:3003")
-    """Base URL of the workers' listener for workers. Default: the address listened on, or loopback if that is a
-    wildcard."""
+    worker_url: types.OptionalUrl = setting(None, example="http://172.17.0.1:3003")
+    """Base URL of the workers' listener for workers, or with RUNNER=docker for their relays. Default: the address
+    listened on, or loopback if that is a wildcard."""
     serve_docs: bool = True
     """Serve `/docs` and `/openapi.json`. They show no data; `false` hides which version runs."""
     serve_metrics: bool = True
@@ -142,12 +145,30 @@ class Settings(BaseSettings):
     restore asks for it. Only an encrypted backup contains the generated secrets. Default: not encrypted."""
     backup_copy_dir: types.OptionalDirectory = setting(None, example="/mnt/nas/wa-backups")
     """A second directory, best on another machine, that gets a copy of every backup. Default: no copy."""
+    backup_s3_url: types.OptionalBucketUrl = setting(None, example="https://s3.eu-central-1.example.com/my-bucket/wa")
+    """A bucket of an S3-compatible store that gets a copy of every backup: its endpoint, the bucket, and optionally the
+    beginning of names in it. Set BACKUP_RECIPIENT too, or whoever runs the store can act as every account."""
+    backup_s3_access_key: types.OptionalText = setting(None, example="wa-backups")
+    """The access key of that store. It needs to read, write, list and delete in this place only."""
+    backup_s3_secret_key: types.OptionalSecret = setting(None, example="the-secret-key-of-the-store")
+    """Its secret key."""
+    backup_s3_region: types.OptionalText = setting(None, example="eu-central-1")
+    """The region, for stores that have several. Default: the store is asked."""
     backup_history: bool = True
     """Whether backups contain the history on disk too (`archive.sqlite`). It can be most of a backup's size."""
 
     redis_url: types.OptionalRedisUrl = setting(None, example="redis://localhost:6379/0")
     """Your own Redis or Valkey ≥ 7, with `appendonly yes` and `noeviction`. Default: an embedded one in the data
-    directory."""
+    directory. With Sentinels: `redis+sentinel://:password@one.example.com:26379,two.example.com:26379/service/0`."""
+    redis_replicas_ack: Annotated[int, Field(ge=0, le=10)] = 0
+    """Replicas that must have a write before it counts. With Sentinels at least 1: otherwise a failover can lose
+    accepted messages. While fewer replicas answer, nothing is accepted and nothing is sent."""
+
+    archive_url: types.OptionalPostgresUrl = setting(
+        None, example="postgresql://wa:the-password@db.example.com:5432/wa_history"
+    )
+    """The PostgreSQL database (≥ 12) of the history, where services run on several machines; one database for each
+    installation. Default: the file `archive.sqlite` in DATA_DIR, whose history moves there when this is set."""
 
     proxy_urls: Annotated[tuple[types.ProxyUrl, ...], NoDecode] = setting(
         (), example="socks5h://user:pass@proxy.example.com:1080"
@@ -166,6 +187,14 @@ class Settings(BaseSettings):
     """Timeout of a proxy check, in milliseconds."""
     low_inventory_slots: Annotated[int, Field(ge=0)] = 4
     """Alert when fewer proxy slots than this are free. Default: the slots of one proxy."""
+
+    device_profiles: types.Profiles = ("Ubuntu",)
+    """What sessions show as under "linked devices": real systems and browsers, with a comma between two. A session gets
+    one when it is made and keeps it for life; the API adds more. Default: the truth, Chrome on Ubuntu."""
+    profile_sessions: Annotated[int, Field(ge=0)] = 0
+    """Sessions that may share one profile; 0 is any number."""
+    low_inventory_profiles: Annotated[int, Field(ge=0)] = 4
+    """With `PROFILE_SESSIONS`: alert when fewer sessions than this can still get a profile."""
 
     max_sessions_per_phone: Annotated[int, Field(ge=1, le=4)] = 4
     """Sessions that one phone may have. WhatsApp itself allows four linked devices."""
@@ -186,25 +215,56 @@ class Settings(BaseSettings):
     passkey_linking: bool = True
     """When WhatsApp asks for the account's passkey at linking, its owner can sign at his own screen; if false, such an
     attempt ends."""
+    link_history: Literal["off", "contacts", "texts"] = "off"
+    """What is kept of the chats that a phone already has when it is linked: nothing, `contacts` for who and when, or
+    `texts` for the last 20 texts of each, too. They end with the retention of messages and bodies, and make nobody a
+    known contact."""
+    reject_calls: bool = False
+    """Calls to the accounts are rejected at once, except those to a group."""
+    call_reply: Annotated[str, Field(max_length=1000)] = ""
+    """Text that a person gets whose call was rejected: like any message, within pace and hours and not after an
+    opt-out, and at most once a day. Needs REJECT_CALLS."""
     presence: Literal["always", "while_sending", "never"] | None = None
     """When devices are shown as online: `always` keeps the owner's phone from ringing for messages; `while_sending`
     lets it ring except around a message; `never` shows no typing either. Default: `always` with ENABLE_KEEP_ALIVE,
     else `while_sending`. A session may have its own."""
 
-    runner: Annotated[Literal["process", "docker", "remote"], BeforeValidator(types.runner)] = "process"
+    credentials: Literal["local", "server"] = "local"
+    """Where the newest credentials are: `local` in SESSIONS_DIR alone; `server` also in Redis, sealed, so that a worker
+    may start on any machine and in any directory. Needs AUTH_KEY, and a message waits for its record."""
+    fence_ms: types.Millis = 10000
+    """Milliseconds without a sign from the server after which a worker leaves WhatsApp, where workers run on several
+    machines: another one is started only after that if nobody can prove that it has ended."""
+    runner: Annotated[Literal["process", "docker", "remote", "swarm", "kubernetes"], BeforeValidator(types.lowered)] = (
+        "process"
+    )
     """How workers run: `process` needs nothing else; `docker` isolates them in containers; `remote` leaves that to
-    `wa-orchestrator runner`, so that this server needs neither root nor the engine."""
+    `wa-orchestrator runner`, so that this server needs neither root nor the engine; `swarm` and `kubernetes` spread
+    containers over several machines."""
     runner_socket: types.SocketPath = setting(
         Path("/run/wa-orchestrator/runner.sock"), example="/run/wa-orchestrator/runner.sock"
     )
     """The Unix socket of `wa-orchestrator runner`, for RUNNER=remote."""
     docker_image: str = "wa-orchestrator:latest"
-    """The image of workers' containers. `wa-orchestrator runner` in a container uses its own instead."""
+    """The image of workers' containers. `wa-orchestrator runner` in a container uses its own instead. In a cluster
+    every node must have it or be able to pull it."""
     docker_outside: str = "bridge"
-    """The network by which containers that lead to proxies reach them."""
+    """The network by which relays of containers reach proxies and the server. In a swarm an overlay network, created if
+    missing; `bridge` means `wa_outside` there."""
     docker_network: str = "wa_workers"
-    """The network of workers' containers. Created if missing, as 172.28.0.0/16; if that range is taken, create one
-    yourself (docs/runner.md)."""
+    """The network of workers' containers. Created if missing, as 172.28.0.0/16 and without an address of the host; if
+    that range is taken, create one yourself (docs/runner.md)."""
+    cluster_name: types.ClusterName = "wa"
+    """Names this installation in a cluster: its workers are found by it, from whichever machine. Two installations in
+    one swarm, or in one namespace of Kubernetes, need different names."""
+    swarm_constraints: types.Words = setting((), example="node.role==worker,node.labels.sessions==true")
+    """Which nodes of a swarm may have workers and relays, as `docker service create --constraint` has it, separated by
+    commas. Default: all."""
+    kubernetes_config: types.OptionalFile = setting(None, example="/etc/wa-orchestrator/kubeconfig")
+    """The kubeconfig file for RUNNER=kubernetes, with a token or a certificate. Default: the service account of the Pod
+    that the server runs in."""
+    kubernetes_namespace: types.OptionalText = setting(None, example="wa-orchestrator")
+    """The namespace of workers' Pods. Default: that of the server's own Pod, or of the kubeconfig file."""
     worker_users: types.UserRange = setting(range(1_900_000_000, 1_900_010_000), example="1900000000-1900009999")
     """User numbers for workers of RUNNER=process when the server is root: one per session, from a range that no account
     of the machine has. Two installations on one machine need different ranges."""
@@ -268,6 +328,38 @@ class Settings(BaseSettings):
     """Days for which the text of a finished message is kept."""
     message_retention_days: types.Positive = 90
     """Days for which a finished message and its timeline are kept."""
+    acts_per_minute: types.Positive = 20
+    """What one session does per minute besides sending: reactions, edits, deletions, read marks, typing, blocks. These
+    start no conversation and are not paced as messages are."""
+    number_checks_per_day: types.Positive = 10
+    """How often one session may ask WhatsApp within a day whether a number has an account, or for its picture. Accounts
+    that ask for many are banned."""
+    group_changes_per_day: types.Positive = 10
+    """How often one session may change groups within a day: make, rename or leave one, remove a member, renew a link.
+    Accounts that make many groups are banned."""
+    media_fetch: Literal["on_demand", "at_arrival"] = "on_demand"
+    """When files that people send are fetched: when somebody asks for one, or all of them as they come in, which costs
+    the proxies' traffic."""
+    media_max_mb: Annotated[int, Field(ge=1, le=2048)] = 100
+    """Megabytes of a file that somebody sent; longer ones are not fetched."""
+    media_quota_mb: types.Positive = 2048
+    """Megabytes of files that people sent and that are kept. The oldest go first; one that is gone can be
+    fetched again while WhatsApp or the phone has it."""
+    media_retention_days: types.Positive = 7
+    """Days for which a fetched file is kept, unless its message is erased before."""
+    media_dir: types.OptionalDirectory = setting(None, example="/mnt/shared/wa-media")
+    """The directory of uploads and of files that people sent. With several machines one that all of them share, unless
+    MEDIA_S3_URL is set. Default: DATA_DIR."""
+    media_s3_url: types.OptionalBucketUrl = setting(None, example="https://s3.eu-central-1.example.com/my-bucket/media")
+    """A bucket of an S3-compatible store that keeps uploads and files that people sent, so that every machine reaches
+    them: its endpoint, the bucket, and optionally the beginning of names in it. Files in MEDIA_DIR from before stay
+    there until they end. Default: no bucket."""
+    media_s3_access_key: types.OptionalText = setting(None, example="wa-media")
+    """The access key of that store. It needs to read, write, list and delete in this place only."""
+    media_s3_secret_key: types.OptionalSecret = setting(None, example="the-secret-key-of-the-store")
+    """Its secret key."""
+    media_s3_region: types.OptionalText = setting(None, example="eu-central-1")
+    """The region, for stores that have several. Default: the store is asked."""
     event_retention_days: types.Positive = 30
     """Days for which events are kept, so that an integration that was away can catch up."""
     archive_after_hours: Annotated[int, Field(ge=24)] = 24
@@ -278,7 +370,7 @@ class Settings(BaseSettings):
 
     telegram_bot_token: types.OptionalTelegramToken = setting(None, example="123456789:AAExampleExampleExampleExample")
     """The bot that sends alerts."""
-    telegram_chat_id: types.OptionalText = setting(None, example="-1001234567890")
+    telegram_chat_id: types.OptionalTelegramChat = setting(None, example="-1001234567890")
     """The chat that receives alerts."""
     telegram_api_url: Annotated[str, AfterValidator(types.http_url)] = "https://api.telegram.org"
     """Base URL of the Telegram Bot API; for tests, or for your own Bot API server."""
@@ -293,6 +385,11 @@ class Settings(BaseSettings):
         default_factory=types.machine_zone, examples=["Asia/Jerusalem"]
     )
     """Time zone of hours and days. Default: the machine's."""
+    default_country: types.OptionalCallingCode = setting(None, example="972")
+    """The country code of local numbers: 050 123 4567 is taken, and searched, as 972501234567; 00 before a number is
+    dropped. For countries whose numbers lose their 0 abroad. Default: numbers need their country code."""
+    operator_name: Annotated[str, Field(max_length=100)] = setting("", example="Oren Motors")
+    """Who runs the accounts: the page of a one-time link names it to the person whose phone is to be linked."""
     language: types.Language = setting("en", example="he")
     """Language of alerts, and of the dashboard for browsers that ask for no language it has."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], types.Lowered] = "info"
@@ -339,6 +436,11 @@ class Settings(BaseSettings):
         if (self.telegram_bot_token is None) != (self.telegram_chat_id is None):
             missing = "TELEGRAM_CHAT_ID" if self.telegram_chat_id is None else "TELEGRAM_BOT_TOKEN"
             raise ValueError(f"{missing}: is missing; Telegram needs both the bot token and a chat id")
+        for store in ("backup_s3", "media_s3"):
+            access_key, secret_key = getattr(self, f"{store}_access_key"), getattr(self, f"{store}_secret_key")
+            if getattr(self, f"{store}_url") and not (access_key and secret_key):
+                missing = f"{store}_secret_key" if access_key else f"{store}_access_key"
+                raise ValueError(f"{missing.upper()}: is missing; {store.upper()}_URL needs both keys of the store")
         if self.lease_ms <= self.ack_timeout_ms:
             raise ValueError(f"LEASE_MS: must be longer than ACK_TIMEOUT_MS ({self.ack_timeout_ms})")
         for trust in Trust:
@@ -381,6 +483,12 @@ class Settings(BaseSettings):
     def worker_bind_host(self) -> str:
         """The address of the workers' listener: processes are on this machine, containers come from outside it."""
         return self.worker_host or ("127.0.0.1" if self.runner == "process" else self.bind_host)
+
+    @property
+    def workers_own_host(self) -> str | None:
+        """The address that only workers use, where there is one: other listeners are closed there."""
+        is_shared = self.workers_on_main_port or self.runner == "process" or self.worker_host == self.bind_host
+        return None if is_shared else self.worker_host
 
     @property
     def worker_base_url(self) -> str:

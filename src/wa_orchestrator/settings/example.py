@@ -13,7 +13,7 @@ _DECIDED = frozenset(
     {
         "bind_host", "worker_host", "worker_port", "worker_url", "workers_on_main_port", "data_dir", "sessions_dir",
         "backups_dir", "redis_url", "runner", "runner_socket", "docker_image", "docker_network", "docker_outside",
-        "trusted_proxies",
+        "cluster_name", "swarm_constraints", "kubernetes_config", "kubernetes_namespace", "trusted_proxies",
     }
 )  # fmt: skip
 _HEAD = """\

@@ -13,8 +13,11 @@ import pyrage
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr
 from pydantic_settings import NoDecode
 
-from wa_orchestrator.domain.proxy_url import BadProxyUrl
-from wa_orchestrator.domain.proxy_url import parse as parse_proxy
+from wa_orchestrator.domain import sentinel_url as sentinel_urls
+from wa_orchestrator.domain.proxies.proxy_url import BadProxyUrl
+from wa_orchestrator.domain.proxies.proxy_url import parse as parse_proxy
+from wa_orchestrator.domain.sessions.profile import Profile
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.texts.catalogue import DEFAULT, languages
 
 MIN_SECRET_CHARS = 16
@@ -98,6 +101,16 @@ def http_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def bucket_url(url: str) -> str:
+    """Require the URL of a bucket: an endpoint, and a path that begins with the bucket's name. No login in it."""
+    parts = urlsplit(http_url(url))
+    if not parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must name the bucket after the host")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain keys; there are settings for them")
+    return url.rstrip("/")
+
+
 def proxy_url(url: SecretStr) -> SecretStr:
     """Require a SOCKS5 proxy that resolves names itself, and normalize its URL as the pool does."""
     try:
@@ -106,12 +119,31 @@ def proxy_url(url: SecretStr) -> SecretStr:
         raise ValueError(error.text[0].lower() + error.text[1:].removesuffix(".")) from None
 
 
+def sentinel_url(url: SecretStr) -> SecretStr:
+    """Require that an address of Sentinels names them and their service."""
+    if sentinel_urls.is_sentinel_url(url.get_secret_value()):
+        sentinel_urls.parse(url.get_secret_value())
+    return url
+
+
+def postgres_url(url: SecretStr) -> SecretStr:
+    """Require the address of a PostgreSQL database. The client library would repeat a part of a wrong one."""
+    value = url.get_secret_value()
+    if not re.match(r"(?i)postgres(ql)?://", value):
+        raise ValueError("must begin with postgresql://")
+    if re.search(r"%(?![0-9A-Fa-f]{2})", value):
+        raise ValueError("a % must be written as %25")
+    if not value.partition("://")[2].partition("?")[0].partition("/")[2]:
+        raise ValueError("names no database; it follows the last slash")
+    return url
+
+
 def zone(name: str) -> str:
     """Require a time zone that this machine or the tzdata package knows."""
     try:
         ZoneInfo(name or "/")  # an empty key would open the directory of all zones
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"unknown time zone {name!r}") from error
+        raise ValueError("unknown time zone") from error  # its value is not repeated: it may be a secret
     return name
 
 
@@ -164,6 +196,16 @@ def words(value: object) -> object:
     return tuple(word for word in (part.strip() for part in value.split(",")) if word)
 
 
+def profiles(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Require profiles, at least one, and write each in its one way."""
+    if not value:
+        raise ValueError("is empty; name one, such as Ubuntu")
+    try:
+        return tuple(dict.fromkeys(Profile.parse(each).name for each in value))
+    except Refused as error:
+        raise ValueError(error.text) from None
+
+
 def networks(value: tuple[str, ...]) -> tuple[str, ...]:
     """Require addresses and networks."""
     for each in value:
@@ -179,11 +221,11 @@ def lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def runner(value: object) -> object:
-    """Refuse the planned runner by name: an operator must not believe that workers are spread over machines."""
-    if lowered(value) == "swarm":
-        raise ValueError("this version does not have the swarm runner; use 'process', 'docker' or 'remote'")
-    return lowered(value)
+def cluster_name(value: str) -> str:
+    """Require a name that Docker and Kubernetes take as a label's value and as part of a name."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", value):
+        raise ValueError("must be lower-case letters, digits and hyphens, at most 30")
+    return value
 
 
 def language(value: object) -> object:
@@ -239,6 +281,8 @@ Millis = Positive
 Strong = Annotated[SecretStr, AfterValidator(strong)]
 ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
+ClusterName = Annotated[str, AfterValidator(cluster_name)]
+Profiles = Annotated[Words, AfterValidator(profiles)]
 Networks = Annotated[Words, AfterValidator(networks)]
 SocketPath = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
 Directory = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
@@ -249,15 +293,31 @@ OptionalRecipient = Annotated[Annotated[str, AfterValidator(recipient)] | None, 
 ClockTime = Annotated[str, matching(_CLOCK_TIME, "must be a time of day, HH:MM")]
 OptionalText = Annotated[str | None, Blank]
 OptionalUrl = Annotated[Annotated[str, AfterValidator(http_url)] | None, Blank]
+OptionalBucketUrl = Annotated[Annotated[str, AfterValidator(bucket_url)] | None, Blank]
+OptionalSecret = Annotated[SecretStr | None, Blank]
+_CallingCode = Annotated[str, matching(r"[1-9][0-9]{0,2}", "must be a country code without plus or zeros, such as 972")]
+OptionalCallingCode = Annotated[_CallingCode | None, Blank]
 OptionalFile = Annotated[Path | None, Blank]
 OptionalCount = Annotated[Positive | None, Blank]
 OptionalMillis = Annotated[Annotated[int, Field(ge=0)] | None, Blank]
 #: An end before the start is past midnight, and equal ends mean all day.
 _Hours = Annotated[str, matching(f"{_CLOCK_TIME}-{_CLOCK_TIME}", "must be hours of a day, HH:MM-HH:MM")]
-_RedisUrl = Annotated[SecretStr, matching(r"(?is)(rediss?|unix):.*", "must begin with redis://, rediss:// or unix://")]
+_RedisUrl = Annotated[
+    SecretStr,
+    matching(
+        r"(?is)(rediss?(\+sentinel)?|unix):.*", "must begin with redis://, rediss://, unix:// or redis+sentinel://"
+    ),
+    AfterValidator(sentinel_url),
+]
+_PostgresUrl = Annotated[SecretStr, AfterValidator(postgres_url)]
 _TelegramToken = Annotated[
     SecretStr, matching(r"\d{3,}:[\w-]{20,}", "must be a bot token from @BotFather (digits, a colon, letters)")
 ]
+_TelegramChat = Annotated[
+    str, matching(r"-?\d+|@\w{4,}", "must be the id of a chat (digits, a group's with a minus) or @ and a channel")
+]
 OptionalHours = Annotated[_Hours | None, Blank]
 OptionalRedisUrl = Annotated[_RedisUrl | None, Blank]
+OptionalPostgresUrl = Annotated[_PostgresUrl | None, Blank]
 OptionalTelegramToken = Annotated[_TelegramToken | None, Blank]
+OptionalTelegramChat = Annotated[_TelegramChat | None, Blank]

@@ -10,8 +10,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import access
-from wa_orchestrator.domain.access import EVERYTHING, AccessVerdict, Everything, Reach, RouteSpan, Scope
+from wa_orchestrator.domain.access import permissions
+from wa_orchestrator.domain.access.permissions import EVERYTHING, AccessVerdict, Everything, Reach, RouteSpan, Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.access.api_keys import digest
@@ -21,6 +21,7 @@ from wa_orchestrator.web.keyed_route import before_body
 #: How long a look-up is cached: a revocation in another process takes effect within this time.
 CACHE_S = 2.0
 _MAX_CACHED = 10_000
+_KEY_HEADERS = (b"x-api-key", b"authorization")
 CONFIGURED = "configured"
 """The id of the key from the settings."""
 
@@ -42,7 +43,7 @@ class Caller:
 
     def decide(self, scope: Scope, span: RouteSpan) -> AccessVerdict:
         """Decide whether this caller may use a route."""
-        return access.decide(self.scopes, self.reach, scope, span)
+        return permissions.decide(self.scopes, self.reach, scope, span)
 
 
 async def revoke_key(context: Context, key_id: str) -> bool:
@@ -98,11 +99,17 @@ def key_in(headers: Mapping[bytes, bytes]) -> str | None:
     return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None
 
 
+def _are_two(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request has one key as `X-API-Key` and another as a bearer token."""
+    keys = [key_in({name: headers[name]}) for name in _KEY_HEADERS if name in headers]
+    return len({key for key in keys if key}) > 1
+
+
 async def authenticate(context: Context, request: Request, scope: Scope, span: RouteSpan = RouteSpan.FLEET) -> Caller:
     """Return the caller; raise `Refused` with 401 without a valid key, with 403 if this route is closed to it."""
     headers = request.scope["headers"]
     # Whoever stands in front of us may have checked the other one.
-    if any(sum(name == each for name, _ in headers) > 1 for each in (b"x-api-key", b"authorization")):
+    if any(sum(name == each for name, _ in headers) > 1 for each in _KEY_HEADERS) or _are_two(dict(headers)):
         raise Refused("API_KEY_AMBIGUOUS", "The request has two API keys. Send one.", 401)
     secret = key_in(dict(headers))
     if secret is not None:
@@ -168,7 +175,6 @@ def requires(scope: Scope, span: RouteSpan = RouteSpan.FLEET) -> Callable[..., A
 
 
 #: Parameters of routes: `caller: AdminCaller` checks the scope and gives the caller. Closed to limited callers.
-SendCaller = Annotated[Caller, Depends(requires(Scope.SEND))]
 ReadCaller = Annotated[Caller, Depends(requires(Scope.READ))]
 OperateCaller = Annotated[Caller, Depends(requires(Scope.OPERATE))]
 AdminCaller = Annotated[Caller, Depends(requires(Scope.ADMIN))]

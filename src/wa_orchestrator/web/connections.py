@@ -34,6 +34,8 @@ class Limits:
     body_s: float = 30.0
     write_s: float = 30.0
     trusted: tuple[str, ...] = ()
+    closed_at: tuple[str, ...] = ()
+    """Addresses of this machine at which nobody is served, although the listener has them too."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
@@ -51,11 +53,17 @@ class Limits:
         """Return the limits of a listener for workers, of which a machine has hundreds."""
         return replace(self, trusted=("127.0.0.0/8", "::1/128"))
 
+    def apart_from(self, workers_host: str | None) -> "Limits":
+        """Return the limits of a listener that does not serve the network in which this machine is known to workers."""
+        return replace(self, closed_at=(workers_host,)) if workers_host else self
+
 
 class Connection(Protocol):
     """One client's connection."""
 
     address: str
+    local_address: str
+    """The one of this machine to which it was made."""
 
     @property
     def overdue_at(self) -> float:
@@ -83,6 +91,9 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Count a new connection. False, with nothing counted, when it is one too many."""
         address = connection.address
+        if connection.local_address in self.limits.closed_at:
+            self._refused[address] += 1
+            return False
         is_full = len(self._open) >= self.limits.connections
         if is_full or (self._is_counted(address) and self._by_address[address] >= self.limits.per_address):
             self._refused[address] += 1

@@ -42,7 +42,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(config, *args, **kwargs)
         self._all: Connections = getattr(config, "connections", _DEFAULT)
         self._limits = self._all.limits
-        self.address = ""
+        self.address = self.local_address = ""
         self._read_by = NEVER
         self._is_refused = False
         self._in_head = True
@@ -57,8 +57,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, or close it if it is one too many."""
-        peer = transport.get_extra_info("peername")
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self.address = client_of(str(peer[0])) if isinstance(peer, tuple) else ""
+        self.local_address = str(local[0]) if isinstance(local, tuple) else ""
         if not self._all.admit(self):
             self.transport, self._is_refused = transport, True
             transport.abort()

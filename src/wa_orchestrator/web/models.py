@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from wa_orchestrator.domain.sessions import tags
 from wa_orchestrator.settings import types
 from wa_orchestrator.timestamps import iso
 
@@ -27,6 +28,13 @@ LabelNames = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=100, examples=[["support"]])
 ]
 
+#: Commas separate them in forms and files.
+TagName = Annotated[str, Field(min_length=1, max_length=50, pattern=r"^[^,\x00-\x1f\x7f]+$", examples=["vip"])]
+TagNames = Annotated[
+    list[TagName],
+    AfterValidator(lambda names: list(tags.normalized(names))),
+    Field(max_length=tags.MOST, examples=[["haifa", "vip"]]),
+]
 TimezoneName = Annotated[str, AfterValidator(types.zone), Field(examples=["Asia/Jerusalem"])]
 
 

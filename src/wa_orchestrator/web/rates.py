@@ -21,10 +21,10 @@ class Rates:
         self._arrivals: dict[str, float] = {}
         """When each name has its whole minute again."""
 
-    def spend(self, name: str, per_minute: int, now: float | None = None) -> float:
-        """Count a request. Returns 0, or the seconds after which the next one is allowed."""
+    def spend(self, name: str, per_minute: int, now: float | None = None, *, amount: int = 1) -> float:
+        """Count a request, or an amount such as bytes. Returns 0, or the seconds after which so much is allowed."""
         now = time.monotonic() if now is None else now
-        gap = _MINUTE_S / per_minute
+        gap = amount * _MINUTE_S / per_minute
         arrival = max(now, self._arrivals.get(name, 0.0))
         wait = arrival + gap - now - _MINUTE_S
         if wait > 1e-9:
@@ -34,9 +34,9 @@ class Rates:
         self._arrivals[name] = arrival + gap
         return 0.0
 
-    def require(self, name: str, per_minute: int) -> None:
-        """Count a request; raises `Refused` with 429 if it is one too many."""
-        if wait := self.spend(name, per_minute):
+    def require(self, name: str, per_minute: int, *, amount: int = 1) -> None:
+        """Count a request, or an amount; raises `Refused` with 429 if it is too much."""
+        if wait := self.spend(name, per_minute, amount=amount):
             raise rate_limited(wait)
 
     def _forget(self, now: float) -> None:
