@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { CachedScript } from './cached-script.ts'
+import { SETTLED } from './connection/settled-signal.ts'
 import { type Look, tidyUp } from './garbage-collection.ts'
-import { SETTLED } from './settled-signal.ts'
 
 /** Every module of Node that the bundle requires; filled in by the build. */
 declare const REQUIRED_MODULES: readonly string[]

@@ -1,11 +1,11 @@
 // Entry point: `worker.cjs` runs the worker, `worker.cjs export <directory>` writes the account in Baileys' layout.
 import './silence-console.ts'
-import { openAuth } from './auth.ts'
-import { Unreadable } from './database.ts'
 import { Ending, EXIT } from './exit-codes.ts'
 import { describeError, makeLog } from './log.ts'
-import { writeMultiFile } from './multifile-layout.ts'
 import { type Refusal, readSettings, readStoreSettings } from './settings.ts'
+import { openAuth } from './store/auth.ts'
+import { Unreadable } from './store/database.ts'
+import { writeMultiFile } from './store/multifile-layout.ts'
 import { runWorker } from './worker.ts'
 
 /** One line for each value that is missing or wrong; the first decides the exit code. */

@@ -3,9 +3,13 @@ import { readFileSync } from 'node:fs'
 import type { ExitName } from './exit-codes.ts'
 
 export type Platform = 'ubuntu' | 'macos' | 'windows'
+export type Browser = { name: string; version: string }
 
 /** When the device is shown as online; while it is, the owner's phone gets no notifications. */
 export type PresenceMode = 'always' | 'while_sending' | 'never'
+
+/** What is told of the chats that the phone has when a device is linked: nothing, who and when, or the last texts, too. */
+export type LinkHistoryMode = 'off' | 'contacts' | 'texts'
 
 export type ProxyAddress = { host: string; port: number; username: string; password: string }
 
@@ -21,6 +25,7 @@ export type Settings = {
   authKey: Buffer | undefined
   previousAuthKey: Buffer | undefined
   platform: Platform
+  browser: Browser
   pairingPhone: string | undefined
   keepAlive: boolean
   presence: PresenceMode
@@ -37,6 +42,11 @@ export type Settings = {
   typingMaxMs: number
   /** Whether the server lets people answer when WhatsApp asks for the account's passkey. */
   passkeyLinking: boolean
+  /** How long the phone may take to go on after the passkey's answer. */
+  passkeyPhoneMs: number
+  /** Whether calls to the account are rejected at once. */
+  rejectCalls: boolean
+  linkHistory: LinkHistoryMode
   /** How long what WhatsApp sends and we do not know is counted before it is reported. */
   driftAfterMs: number
   /** The newest revision of WhatsApp Web that another session of the server was accepted with; 0 if none is known. */
@@ -46,6 +56,10 @@ export type Settings = {
   whatsappKeepAliveMs: number
   /** How long after opening the connection memory is tidied up. */
   settleAfterMs: number
+  /** Where the newest credentials are: in AUTH_DIR alone, or also at the server, from which any directory is filled. */
+  credentials: 'local' | 'server'
+  /** After so long without a sign from the server the device is off WhatsApp; 0 if it stays. */
+  fenceMs: number
 }
 
 export type Refusal = { exit: ExitName; variable: string; problem: string; example: string }
@@ -183,13 +197,24 @@ function authKey(env: Environment, name = 'AUTH_KEY'): Buffer | undefined {
   return key
 }
 
+/** Those of WhatsApp's list of platforms that a person links on a computer. */
+const BROWSER_NAMES: ReadonlySet<string> = new Set(['Chrome', 'Edge', 'Firefox', 'Opera', 'Safari'])
+
 /** WhatsApp accepts only the names of real systems here; a brand makes linking by code fail. */
 function platform(env: Environment): Platform {
-  const name = (look(env, 'DEVICE_NAME') ?? 'ubuntu').toLowerCase()
+  const name = (look(env, 'DEVICE_NAME') ?? 'ubuntu').toLowerCase().split('/')[0] ?? ''
   if (name.includes('mac')) return 'macos'
   if (name.includes('windows')) return 'windows'
   if (name.includes('ubuntu') || name.includes('linux')) return 'ubuntu'
   return refuse('DEVICE_NAME', 'must name Ubuntu, Mac OS or Windows', 'DEVICE_NAME=Ubuntu')
+}
+
+/** `DEVICE_NAME` may name a browser after its system, and its version: `Windows/Edge/120.0`. Without one it is Chrome. */
+function browser(env: Environment): Browser {
+  const [, name = 'Chrome', version = ''] = (look(env, 'DEVICE_NAME') ?? '').split('/')
+  if (!BROWSER_NAMES.has(name) || !/^(\d{1,4}(\.\d{1,6}){0,3})?$/.test(version))
+    refuse('DEVICE_NAME', `must name one of ${[...BROWSER_NAMES].join(', ')}`, 'DEVICE_NAME=Windows/Edge/120.0')
+  return { name, version }
 }
 
 function pairingPhone(env: Environment): string | undefined {
@@ -203,6 +228,18 @@ function presence(env: Environment): PresenceMode {
   const mode = look(env, 'PRESENCE') ?? (flag(env, 'ENABLE_KEEP_ALIVE', true) ? 'always' : 'while_sending')
   if (mode === 'always' || mode === 'while_sending' || mode === 'never') return mode
   return refuse('PRESENCE', 'must be always, while_sending or never', 'PRESENCE=while_sending')
+}
+
+function linkHistory(env: Environment): LinkHistoryMode {
+  const mode = look(env, 'LINK_HISTORY') ?? 'off'
+  if (mode === 'off' || mode === 'contacts' || mode === 'texts') return mode
+  return refuse('LINK_HISTORY', 'must be off, contacts or texts', 'LINK_HISTORY=contacts')
+}
+
+function credentials(env: Environment): Settings['credentials'] {
+  const place = look(env, 'CREDENTIALS') ?? 'local'
+  if (place === 'local' || place === 'server') return place
+  return refuse('CREDENTIALS', 'must be local or server', 'CREDENTIALS=server')
 }
 
 function logLevel(env: Environment): string {
@@ -233,6 +270,7 @@ const readers: Readers<Settings> = {
   outboxUrl,
   workerToken: env => required(env, 'WORKER_TOKEN', '<token>'),
   platform,
+  browser,
   pairingPhone,
   keepAlive: env => flag(env, 'ENABLE_KEEP_ALIVE', true),
   presence,
@@ -250,9 +288,14 @@ const readers: Readers<Settings> = {
   knownRevision: env => integer(env, 'WHATSAPP_REVISION', 0, 0),
   driftAfterMs: env => integer(env, 'DRIFT_AFTER_MS', 30_000, 0),
   passkeyLinking: env => flag(env, 'PASSKEY_LINKING', false),
+  passkeyPhoneMs: env => integer(env, 'PASSKEY_PHONE_MS', 120_000, 100),
+  rejectCalls: env => flag(env, 'REJECT_CALLS', false),
+  linkHistory,
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
   whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
   settleAfterMs: env => integer(env, 'SETTLE_AFTER_MS', 60_000, 0),
+  credentials,
+  fenceMs: env => integer(env, 'FENCE_MS', 0, 0),
 }
 
 function readAll<T>(table: Readers<T>, env: Environment): { settings: T } | { refusals: Refusal[] } {

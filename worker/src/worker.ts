@@ -2,30 +2,39 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { unpadRandomMax16 } from 'baileys'
-import { Limits } from './account-limits.ts'
-import { Addressing } from './addressing.ts'
-import { type Auth, openAuth } from './auth.ts'
-import { Commands } from './commands.ts'
-import { Unreadable } from './database.ts'
-import { Device } from './device.ts'
-import { Drift } from './drift.ts'
-import { Events } from './events.ts'
+import { Limits } from './connection/account-limits.ts'
+import { Device } from './connection/device.ts'
+import { Drift } from './connection/drift.ts'
+import { Fence } from './connection/fence.ts'
+import { KeepAlive } from './connection/keepalive.ts'
+import { Presence } from './connection/presence.ts'
+import { TunnelAgent } from './connection/proxy.ts'
+import { makeSettling } from './connection/settled-signal.ts'
+import { makeCaches, makeFetchOptions, type Wiring } from './connection/socket.ts'
+import { Version } from './connection/version.ts'
 import { Ending, EXIT, type ExitName } from './exit-codes.ts'
-import { Inbox } from './inbox.ts'
-import { Receiver } from './incoming-messages.ts'
-import { KeepAlive } from './keepalive.ts'
 import { describeError, type Log, makeLog } from './log.ts'
-import { Proofs } from './message-acks.ts'
-import { Messages } from './message-store.ts'
-import { Outbox } from './outbox.ts'
-import { Sender } from './outgoing-messages.ts'
-import { Presence } from './presence.ts'
-import { TunnelAgent } from './proxy.ts'
+import { Addressing } from './messages/addressing.ts'
+import { Calls } from './messages/calls.ts'
+import { Groups } from './messages/groups.ts'
+import { Receiver } from './messages/incoming-messages.ts'
+import { LinkHistory } from './messages/link-history.ts'
+import { MediaDownload } from './messages/media-download.ts'
+import { Proofs } from './messages/message-acks.ts'
+import { Acts } from './messages/message-acts.ts'
+import { Sender } from './messages/outgoing-messages.ts'
+import { Undecryptable } from './messages/undecryptable-messages.ts'
+import { Commands } from './server/commands.ts'
+import { CredentialService } from './server/credential-service.ts'
+import { Events } from './server/events.ts'
+import { Outbox } from './server/outbox.ts'
 import type { Settings } from './settings.ts'
-import { makeSettling } from './settled-signal.ts'
-import { makeCaches, makeFetchOptions, type Wiring } from './socket.ts'
-import { Undecryptable } from './undecryptable-messages.ts'
-import { Version } from './version.ts'
+import { type Auth, openAuth } from './store/auth.ts'
+import { type Database, Unreadable } from './store/database.ts'
+import { Inbox } from './store/inbox.ts'
+import { Messages } from './store/message-store.ts'
+import { Replica } from './store/replica.ts'
+import { restoreCopy } from './store/restored-copy.ts'
 
 const STOP_LIMIT_MS = 9_500
 const FINISH_SENDING_MS = 7_000
@@ -34,6 +43,7 @@ const LAST_REPORT_MS = 1_500
 
 type Parts = {
   auth: Auth
+  replica: Replica | undefined
   events: Events
   device: Device
   sender: Sender
@@ -83,12 +93,16 @@ class Orphanhood {
 function assemble(
   settings: Settings,
   auth: Auth,
+  service: CredentialService | undefined,
   log: Log,
   orphanhood: Orphanhood,
   fail: (ending: Ending) => void,
 ): Parts {
   const { database } = auth
-  const events = new Events(settings, log, { answered: orphanhood.answered, fenced: fail }, database)
+  const replica = service && new Replica(database, settings.authDir, settings.epoch, service, log, fail)
+  const fence = new Fence(settings.fenceMs)
+  const pinged = (madeAt: number): void => fence.signed(madeAt)
+  const events = new Events(settings, log, { answered: orphanhood.answered, fenced: fail, pinged }, database)
   const messages = new Messages(database)
   const outbox = new Outbox(settings, log, orphanhood.answered)
   const agent = settings.proxy ? new TunnelAgent(settings.proxy) : undefined
@@ -99,6 +113,7 @@ function assemble(
   const drift = new Drift(events, settings.driftAfterMs)
   inbox.onDecrypted = plaintext => drift.decrypted(unpadRandomMax16(plaintext))
   const receiver = new Receiver(events, messages, inbox, undecryptable, log)
+  const calls = new Calls(events, log, settings.rejectCalls ? 'reject' : 'ring')
   const proofs = new Proofs((whatsappId, messageId, at) => {
     sender
       .acknowledgeLate(whatsappId, messageId, at)
@@ -106,11 +121,12 @@ function assemble(
   })
   const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, inbox, log }
   const version = new Version(settings.authDir, agent, settings.knownRevision, log)
-  const addressing = new Addressing(auth, log)
+  const addressing = new Addressing(auth, new LinkHistory(settings.linkHistory, events), log)
   const device = new Device({
     settings,
     wiring,
     auth,
+    fence,
     version,
     events,
     log,
@@ -121,6 +137,7 @@ function assemble(
       undecryptable.attach(sock)
       drift.attach(sock)
       receiver.attach(sock)
+      calls.attach(sock)
       limits.attach(sock)
       presence.attach(sock, auth)
     },
@@ -131,6 +148,7 @@ function assemble(
       settle()
     },
   })
+  fence.onLost = () => device.drop()
   const limits = new Limits(device, events, log)
   const presence = new Presence(settings.presence, device, log)
   const settle = makeSettling(settings.settleAfterMs)
@@ -139,7 +157,23 @@ function assemble(
     events.flush()
   }
   const store = { database, directory: settings.authDir, flush }
-  const commands = new Commands(device, outbox, messages, store, fetchOptions, log)
+  const acts = new Acts({
+    addressing,
+    proofs,
+    messages,
+    presence,
+    ignoreReceipts: whatsappId => receiver.ignore(whatsappId),
+    ackTimeoutMs: settings.ackTimeoutMs,
+    log,
+  })
+  const commands = new Commands(
+    device,
+    outbox,
+    new MediaDownload(messages, fetchOptions, log),
+    [acts, new Groups()],
+    store,
+    log,
+  )
   const sender = new Sender({
     settings,
     device,
@@ -153,6 +187,7 @@ function assemble(
     presence,
     isLocked: () => limits.isLocked(),
     checkEpoch: () => database.checkEpoch(),
+    durable: () => database.durable(),
   })
   const keepAlive = new KeepAlive(
     settings,
@@ -164,12 +199,12 @@ function assemble(
     () => addressing.self,
     () => presence.beat(),
   )
-  return { auth, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }
+  return { auth, replica, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }
 }
 
 /** Lets go of everything in order and ends the process. What cannot be reported now is in the file and will be reported at the next start. */
 async function finish(
-  { auth, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }: Parts,
+  { auth, replica, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }: Parts,
   ending: Ending | undefined,
 ): Promise<void> {
   const exit: ExitName = ending?.exit ?? 'OK'
@@ -185,6 +220,7 @@ async function finish(
   device.stop()
   if (exit !== 'FENCED') auth.flush()
   await events.close(!isHeard ? 0 : exit === 'OK' ? LAST_REPORT_MS : REPORT_MS)
+  await replica?.close(isHeard ? LAST_REPORT_MS : 0)
   auth.database.close()
   log.info('worker.stopped', { exit, code: EXIT[exit] })
   process.exit(EXIT[exit])
@@ -199,9 +235,14 @@ async function refuseCredentials(settings: Settings, log: Log, error: Unreadable
   process.exit(EXIT.AUTH_FAILURE)
 }
 
-async function open(settings: Settings, log: Log, fail: (ending: Ending) => void): Promise<Auth> {
+async function open(
+  settings: Settings,
+  service: CredentialService | undefined,
+  log: Log,
+  fail: (ending: Ending) => void,
+): Promise<Auth> {
   try {
-    return await openAuth(settings, settings.epoch, fail)
+    return await openAuth(settings, settings.epoch, fail, service && (() => restoreCopy(settings, service, log)))
   } catch (error) {
     if (error instanceof Unreadable) return refuseCredentials(settings, log, error)
     if (!(error instanceof Ending)) throw error
@@ -211,7 +252,7 @@ async function open(settings: Settings, log: Log, fail: (ending: Ending) => void
 }
 
 /** An error that nobody expected: one report, then the end. A rejected query of a closed connection is expected. */
-function endOnSurprise(events: Events, log: Log, fail: (ending: Ending) => void): void {
+function endOnSurprise(database: Database, events: Events, log: Log, fail: (ending: Ending) => void): void {
   let reported = false
   const surprise = (error: unknown): void => {
     if (error instanceof Ending) fail(error)
@@ -227,6 +268,7 @@ function endOnSurprise(events: Events, log: Log, fail: (ending: Ending) => void)
       log.error('event.not_stored', { error: describeError(failure) })
     }
   }
+  database.onDiskFailure = surprise
   process.on('uncaughtException', surprise)
   process.on('unhandledRejection', error => {
     const isExpected = typeof (error as { output?: { statusCode?: number } })?.output?.statusCode === 'number'
@@ -240,12 +282,13 @@ export async function runWorker(settings: Settings): Promise<void> {
   const log = makeLog(settings.sessionId, settings.logLevel)
   const orphanhood = new Orphanhood(settings)
   let fail: (ending: Ending) => void = ending => process.exit(EXIT[ending.exit])
-  const auth = await open(settings, log, ending => fail(ending))
+  const service = settings.credentials === 'server' ? new CredentialService(settings, orphanhood.answered) : undefined
+  const auth = await open(settings, service, log, ending => fail(ending))
   useOwnTemporaryDirectory(settings.authDir)
-  const parts = assemble(settings, auth, log, orphanhood, ending => fail(ending))
+  const parts = assemble(settings, auth, service, log, orphanhood, ending => fail(ending))
   const { device, sender, keepAlive, events } = parts
   fail = ending => device.fail(ending)
-  endOnSurprise(events, log, fail)
+  endOnSurprise(auth.database, events, log, fail)
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => device.leave())
   log.info('worker.started', { epoch: settings.epoch, proxied: settings.proxy !== undefined })
   keepAlive.start()

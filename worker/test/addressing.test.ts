@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { proto } from 'baileys'
-import { readPairing, readProperties } from '../src/addressing.ts'
-import { fieldOf, makeToken } from '../src/first-contact-token.ts'
+import { isWanted } from '../src/connection/socket.ts'
+import { Addressing, hasMoved, readPairing, readProperties } from '../src/messages/addressing.ts'
+import { fieldOf, makeToken, withMessages } from '../src/messages/first-contact-token.ts'
 
 const success = (...content: { tag: string; attrs: object; content?: Uint8Array }[]) => ({
   tag: 'iq',
@@ -41,4 +42,60 @@ test('a field is found among others, and bytes that are no protobuf have none', 
   assert.equal(fieldOf(bytes, 20), undefined)
   for (const wrong of [[0x9a, 1, 9, 1], [0xff], [7], [0x9a, 1, 0xff, 0xff, 0xff, 0xff, 0xff]])
     assert.equal(fieldOf(Uint8Array.from(wrong), 19), undefined)
+})
+
+test('the list of LIDs from the phone tells that the account has moved if it says when', () => {
+  const encode = (chatDbMigrationTimestamp: number) =>
+    proto.LIDMigrationMappingSyncPayload.encode({ pnToLidMappings: [], chatDbMigrationTimestamp }).finish()
+  assert.equal(hasMoved(encode(1_790_000_000)), true)
+  for (const silent of [encode(0), undefined, Uint8Array.of(10, 200)]) assert.equal(hasMoved(silent), false)
+})
+
+test('every part of the history is taken when it comes, and recent history is not waited for', () => {
+  for (const syncType of Object.values(proto.HistorySync.HistorySyncType)) {
+    if (typeof syncType === 'number') assert.equal(isWanted({ syncType, directPath: '/v/part' }), true)
+  }
+  assert.equal(isWanted({ syncType: proto.HistorySync.HistorySyncType.RECENT }), false)
+})
+
+test('a history without its messages is the same otherwise', () => {
+  const message = { message: { key: { id: '3A' }, message: { conversation: 'a secret text' } }, msgOrderId: 1 }
+  const conversations = [
+    { id: '1@lid', messages: [message, message], tcToken: Uint8Array.of(1, 2), tcTokenTimestamp: 7, pnJid: '1@s' },
+    { id: 'x'.repeat(300), messages: [message], lidJid: '2@lid' },
+  ]
+  const whole = proto.HistorySync.encode({ syncType: 3, conversations, progress: 100 }).finish()
+  const expected = proto.HistorySync.encode({
+    syncType: 3,
+    conversations: conversations.map(one => ({ ...one, messages: [] })),
+    progress: 100,
+  }).finish()
+  const cut = withMessages(whole, 0)
+  assert.ok(Buffer.from(cut).equals(Buffer.from(expected)))
+  assert.ok(!Buffer.from(cut).includes('secret'))
+  const first = proto.HistorySync.decode(withMessages(whole, 1))
+  assert.deepEqual(
+    first.conversations?.map(one => one.messages?.length),
+    [1, 1],
+  )
+  const broken = Uint8Array.of(0x12, 200, 1)
+  assert.equal(withMessages(broken, 0), broken)
+})
+
+test('whoever has given a token long ago gets the one for a first contact', async () => {
+  const given = { token: Uint8Array.of(1), timestamp: '' }
+  const auth = {
+    creds: { firstContactSalt: Uint8Array.of(1, 2, 3) },
+    keys: { get: async () => ({ '5@lid': given }) },
+  }
+  const addressing = new Addressing(auth as never, { textsPerChat: 0 } as never, {} as never)
+  const now = Math.floor(Date.now() / 1000)
+  for (const [days, count] of [
+    [0, 0],
+    [20, 0],
+    [29, 1],
+  ] as const) {
+    given.timestamp = String(now - days * 24 * 60 * 60)
+    assert.equal((await addressing.firstContactToken({ jid: '5@lid', lid: '5@lid' })).length, count)
+  }
 })

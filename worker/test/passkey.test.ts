@@ -3,7 +3,14 @@ import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import test from 'node:test'
 import { Curve } from 'baileys'
-import { codeOf, handoffKey, identityBytes, pairingKey, platformOf, prologuePayload } from '../src/passkey.ts'
+import {
+  codeOf,
+  handoffKey,
+  identityBytes,
+  pairingKey,
+  platformOf,
+  prologuePayload,
+} from '../src/connection/passkey.ts'
 
 const filled = (byte: number): Buffer => Buffer.alloc(32, byte)
 const REF = '2@TESTREF'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { test } from 'node:test'
-import { dial, ProxyError } from '../src/proxy.ts'
+import { dial, ProxyError } from '../src/connection/proxy.ts'
 
 const listen = (serve: (socket: Socket) => void): Promise<Server> =>
   new Promise(resolve => {

@@ -3,6 +3,8 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { Browsers } from 'baileys'
+import { shownAs } from '../src/connection/socket.ts'
 import { readSettings, type Settings } from '../src/settings.ts'
 
 const GOOD = {
@@ -115,6 +117,15 @@ test('a value may come from a file, but not from both', () => {
   writeFileSync(path, 'from-file\n')
   assert.equal(accepted({ ...GOOD, WORKER_TOKEN: undefined, WORKER_TOKEN_FILE: path }).workerToken, 'from-file')
   assert.ok('refusals' in readSettings({ ...GOOD, WORKER_TOKEN_FILE: path }))
+})
+
+test('the device has the browser that its profile names, and Chrome without one', () => {
+  const shown = (name: string) => shownAs(accepted({ ...GOOD, DEVICE_NAME: name }))
+  assert.deepEqual(shown('Ubuntu'), Browsers.ubuntu('Chrome'))
+  assert.deepEqual(shown('Windows/Edge/120.0'), ['Windows', 'Edge', '120.0'])
+  assert.deepEqual(shown('Mac OS/Safari'), Browsers.macOS('Safari'))
+  for (const name of ['Ubuntu/Desktop', 'Windows/Edge/new', 'Acme/Chrome'])
+    assert.ok('refusals' in readSettings({ ...GOOD, DEVICE_NAME: name }), name)
 })
 
 test('the device has the name of a real system', () => {

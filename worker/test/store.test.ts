@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { useMultiFileAuthState } from 'baileys'
-import { openAuth } from '../src/auth.ts'
-import { makeSeal } from '../src/encryption-at-rest.ts'
-import { writeMultiFile } from '../src/multifile-layout.ts'
+import { openAuth } from '../src/store/auth.ts'
+import { makeSeal } from '../src/store/encryption-at-rest.ts'
+import { Messages } from '../src/store/message-store.ts'
+import { writeMultiFile } from '../src/store/multifile-layout.ts'
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'store-'))
 const open = (authDir: string, authKey?: Buffer, previousAuthKey?: Buffer) =>
@@ -46,6 +47,24 @@ test('what Baileys wrote in its own layout is read whole, and an export gives it
     assert.deepEqual(plain(await again.state.keys.get(type, ids)), expected, type)
   }
   auth.database.close()
+})
+
+test('a full disk is told to the worker, although the one who wrote may swallow the error', async () => {
+  const { database } = await open(temporary())
+  const told: unknown[] = []
+  database.onDiskFailure = error => told.push(error)
+  const pages = Number(Object.values(database.sql.prepare('PRAGMA page_count').get() ?? {})[0])
+  database.sql.exec(`PRAGMA max_page_count=${pages}`)
+  const put = () => database.sql.prepare("INSERT INTO keys VALUES ('large', zeroblob(100000))").run()
+  assert.throws(() => database.write(put), /full/)
+  assert.equal(told.length, 1)
+  assert.throws(() =>
+    database.write(() => {
+      throw new Error('another error')
+    }),
+  )
+  assert.equal(told.length, 1)
+  database.close()
 })
 
 test('what is set can be read at once, and what is removed is gone', async () => {
@@ -135,4 +154,19 @@ test('a wrong or missing key neither makes a new identity nor changes a byte of 
     await assert.rejects(open(directory, ...keys), { name: 'Unreadable' })
   }
   assert.deepEqual(await noiseKeyOf(directory, NEW), noiseKey)
+})
+
+test('a file that somebody sends under the id of our message is neither sent again in its place nor stored over it', async () => {
+  const auth = await open(temporary())
+  const messages = new Messages(auth.database)
+  const key = { id: '3EB0AA', remoteJid: '1-2@g.us', fromMe: true }
+  messages.remember({ key, message: { conversation: 'ours' } })
+  messages.receive({ key: { ...key, fromMe: false }, message: { imageMessage: { caption: 'theirs' } } })
+  messages.receive({ key: { id: '3A00' }, message: { imageMessage: { caption: 'private' } } })
+  messages.receive({ key: { id: '3A00' }, message: { imageMessage: { caption: 'another' } } })
+  assert.equal(messages.findForRetry(key)?.message?.conversation, 'ours')
+  assert.equal(messages.findForRetry({ id: '3A00', remoteJid: '1@lid' }), undefined)
+  assert.equal(messages.findReceived('3EB0AA')?.message?.imageMessage?.caption, 'theirs')
+  assert.equal(messages.findReceived('3A00')?.message?.imageMessage?.caption, 'private')
+  auth.database.close()
 })

@@ -1,8 +1,8 @@
 // A process that writes keys and credentials as fast as it can until it is killed; run by torture.test.ts. Prints each number once it is stored.
 import '../src/silence-console.ts'
-import { decode, encode } from '../src/codec.ts'
-import { openDatabase } from '../src/database.ts'
-import { CREDS, KeyStore } from '../src/key-store.ts'
+import { decode, encode } from '../src/store/codec.ts'
+import { openDatabase } from '../src/store/database.ts'
+import { CREDS, KeyStore } from '../src/store/key-store.ts'
 
 export type Creds = { identity: string; count: number }
 
