@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain import access
-from wa_orchestrator.domain.access import EVERYTHING, SCOPES, AccessVerdict, Only, Role, RouteSpan, Scope, reach_of
+from wa_orchestrator.domain.access import permissions
+from wa_orchestrator.domain.access.permissions import (
+    EVERYTHING,
+    SCOPES,
+    AccessVerdict,
+    Only,
+    Role,
+    RouteSpan,
+    Scope,
+    reach_of,
+)
 
 NAMES = st.frozensets(st.sampled_from(["a", "b", "c", ""]))
 
@@ -36,14 +45,14 @@ def test_a_limited_reach_never_includes_what_it_does_not_name(
 @pytest.mark.parametrize("needed", Scope)
 @pytest.mark.parametrize("span", RouteSpan)
 def test_admin_includes_every_scope(needed: Scope, span: RouteSpan) -> None:
-    assert access.decide({Scope.ADMIN}, EVERYTHING, needed, span) is AccessVerdict.ALLOWED
+    assert permissions.decide({Scope.ADMIN}, EVERYTHING, needed, span) is AccessVerdict.ALLOWED
 
 
 @given(scopes=st.frozensets(st.sampled_from(Scope)), needed=st.sampled_from(Scope), span=st.sampled_from(RouteSpan))
 def test_a_limited_caller_never_uses_a_route_about_the_fleet(
     scopes: frozenset[Scope], needed: Scope, span: RouteSpan
 ) -> None:
-    verdict = access.decide(scopes, Only(frozenset({"w1"})), needed, span)
+    verdict = permissions.decide(scopes, Only(frozenset({"w1"})), needed, span)
     if verdict is AccessVerdict.ALLOWED:
         assert span is RouteSpan.SESSIONS
         assert needed in scopes or Scope.ADMIN in scopes
@@ -51,9 +60,9 @@ def test_a_limited_caller_never_uses_a_route_about_the_fleet(
 
 
 def test_an_administrator_cannot_be_limited() -> None:
-    assert access.is_grantable([Scope.ADMIN], EVERYTHING)
-    assert access.is_grantable([Scope.OPERATE], Only(frozenset({"w1"})))
-    assert not access.is_grantable([Scope.SEND, Scope.ADMIN], Only(frozenset({"w1"})))
+    assert permissions.is_grantable([Scope.ADMIN], EVERYTHING)
+    assert permissions.is_grantable([Scope.OPERATE], Only(frozenset({"w1"})))
+    assert not permissions.is_grantable([Scope.SEND, Scope.ADMIN], Only(frozenset({"w1"})))
 
 
 def test_a_viewer_only_reads() -> None:

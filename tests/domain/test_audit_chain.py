@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain import audit_chain
-from wa_orchestrator.domain.audit_chain import BEGINNING, BrokenChain, Damage, Intact, Link
+from wa_orchestrator.domain.access import audit_chain
+from wa_orchestrator.domain.access.audit_chain import BEGINNING, BrokenChain, Damage, Intact, Link
 
 ENTRIES: list[dict[str, object]] = [
     {"by": "k_1", "action": "session.stop", "target": f"w{n}", "details": {"שם": n}} for n in range(5)

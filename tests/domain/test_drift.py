@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain import drift
-from wa_orchestrator.domain.drift import Kind, Shape, Sighting
+from wa_orchestrator.domain.workers import drift
+from wa_orchestrator.domain.workers.drift import Kind, Shape, Sighting
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import message
-from wa_orchestrator.domain.message import MessageStatus, may_become
+from wa_orchestrator.domain.messages import message
+from wa_orchestrator.domain.messages.message import MessageStatus, may_become
 
 ORDER = list(MessageStatus)
 
@@ -40,14 +40,14 @@ def test_a_whatsapp_id_has_the_format_that_baileys_uses(random: bytes) -> None:
     made = message.whatsapp_id(random)
     assert made.startswith("3EB0")
     assert len(made) == 22
-    assert message.is_whatsapp_id(made)
+    assert message.message_id_of(made)
 
 
 @pytest.mark.parametrize(
     "text", ["", "3EB0", "3EB0" + "a" * 18, "3EB0" + "G" * 18, "4EB0" + "A" * 18, "3EB0" + "A" * 19]
 )
 def test_another_format_is_not_a_whatsapp_id(text: str) -> None:
-    assert not message.is_whatsapp_id(text)
+    assert not message.message_id_of(text)
 
 
 def test_too_few_random_bytes_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wa_orchestrator.domain.message_failures import Failure, Remedy, failure_of
+from wa_orchestrator.domain.messages.failures import Failure, Remedy, failure_of
 
 
 @pytest.mark.parametrize(

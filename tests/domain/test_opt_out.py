@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.opt_out import DEFAULT_WORDS, is_opt_out
+from wa_orchestrator.domain.messages.opt_out import DEFAULT_WORDS, Extent, extent_of, is_opt_out
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,18 @@ def test_an_operator_can_choose_the_words() -> None:
 def test_punctuation_never_hides_a_stop_word_and_letters_always_do(word: str, dress: str, letters: str) -> None:
     assert is_opt_out(dress + word + dress)
     assert not is_opt_out(f"{word} {letters}")
+
+
+@pytest.mark.parametrize(
+    ("has_written", "is_within_rate", "extent"),
+    [
+        (True, True, Extent.EVERY_PHONE),
+        (True, False, Extent.EVERY_PHONE),  # that many people have the right to it
+        (False, True, Extent.EVERY_PHONE),
+        (False, False, Extent.THIS_PHONE),
+    ],
+)
+def test_a_worker_is_believed_about_people_whom_its_phone_wrote_to_and_a_few_others(
+    has_written: bool, is_within_rate: bool, extent: Extent
+) -> None:
+    assert extent_of(has_written=has_written, is_within_rate=is_within_rate) is extent

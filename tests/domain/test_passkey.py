@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain import passkey
-from wa_orchestrator.domain.passkey import ORIGIN, RP_ID, Assertion, Problem
+from wa_orchestrator.domain.sessions import passkey
+from wa_orchestrator.domain.sessions.passkey import ORIGIN, RP_ID, Assertion, Problem
 
 CHALLENGE = "Q0hBTExFTkdF"
 

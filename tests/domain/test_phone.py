@@ -57,3 +57,26 @@ def test_an_accepted_number_has_8_to_15_digits_and_parses_as_itself(text: str) -
 
 def test_a_log_shows_the_last_four_digits() -> None:
     assert phone.last_four("972501234567") == "4567"
+
+
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [
+        ("050-123 4567", "972501234567"),
+        ("00 44 20 7946 0000", "442079460000"),
+        ("972501234567", "972501234567"),
+        ("+1 212 555 0100", "12125550100"),
+    ],
+)
+def test_a_local_number_is_read_with_the_default_country(
+    text: str, digits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phone.LocalNumbers, "country_code", "972")
+    assert phone.parse(text) == digits
+
+
+@pytest.mark.parametrize("text", ["+0501234567", "000501234567", "05", "0" * 12])
+def test_a_default_country_makes_no_number_of_what_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phone.LocalNumbers, "country_code", "972")
+    with pytest.raises(phone.BadPhone):
+        phone.parse(text)

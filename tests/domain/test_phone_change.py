@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.phone_change import LinkFacts, PhoneVerdict, judge
+from wa_orchestrator.domain.sessions.phone_change import LinkFacts, PhoneVerdict, judge
 
 OWN, OTHER = "972501234567", "972507654321"
 NEW = LinkFacts(

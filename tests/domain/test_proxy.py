@@ -7,21 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import proxy, proxy_url
-from wa_orchestrator.domain.proxy import (
+from wa_orchestrator.domain.proxies import proxy_health, proxy_url
+from wa_orchestrator.domain.proxies.proxy_choice import Load, ranked
+from wa_orchestrator.domain.proxies.proxy_health import (
     CONDEMNED,
     Evidence,
     Health,
-    Load,
     Patience,
     ProxyStatus,
     Verdict,
     after_check,
     complaint_counts,
     judge,
-    ranked,
 )
-from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
+from wa_orchestrator.domain.proxies.proxy_url import BadProxyUrl, ProxyUrl
 
 
 @pytest.mark.parametrize(
@@ -263,10 +262,41 @@ def test_a_bad_proxy_comes_back_only_after_three_good_checks_in_a_row(checks: li
 
 
 def test_checks_of_a_bad_proxy_grow_rarer_up_to_a_cap() -> None:
-    gaps = [proxy.next_check_ms(bad, 30_000) for bad in (0, 1, 2, 6, 60)]
+    gaps = [proxy_health.next_check_ms(bad, 30_000) for bad in (0, 1, 2, 6, 60)]
     assert gaps == [30_000, 60_000, 120_000, 1_920_000, 1_920_000]
 
 
 def test_patience_is_shorter_where_time_runs_faster() -> None:
     assert Patience().scaled(10).strike_window_ms == Patience().strike_window_ms / 10
     assert Patience().scaled(1) == Patience()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.example.com:1080:user:fake",
+        "a.example.com,1080,user,fake",
+        ' "a.example.com", "1080", "user", "fake" ',
+        "socks5h://user:fake@a.example.com:1080",
+    ],
+)
+def test_a_line_of_a_providers_list_is_the_proxy_that_its_url_is(line: str) -> None:
+    assert proxy_url.parse_line(line) == proxy_url.parse("socks5h://user:fake@a.example.com:1080")
+
+
+def test_a_password_of_a_list_may_have_any_sign_and_stays_a_password() -> None:
+    assert proxy_url.parse_line("a.example.com:1080:user:p@evil.example.com:9/#").host == "a.example.com"
+    assert proxy_url.parse_line("a.example.com:1080:user:p:q,r").password == "p:q,r"
+    assert proxy_url.parse_line("a.example.com,1080,user,p:q,r").password == "p:q,r"
+    assert proxy_url.parse_line("a.example.com:1080") == proxy_url.ProxyUrl("a.example.com", 1080)
+
+
+@pytest.mark.parametrize("line", ["", "a.example.com", "a.example.com:1080:user", "host:port:user:fake", "a b:1:u:p"])
+def test_a_line_that_is_no_proxy_is_refused_without_its_password(line: str) -> None:
+    with pytest.raises(BadProxyUrl) as refused:
+        proxy_url.parse_line(line)
+    assert "fake" not in refused.value.text
+
+
+def test_a_proxy_whose_password_changed_keeps_the_id_that_the_pool_knows() -> None:
+    assert proxy_url.ProxyUrl("a.example.com", 1080, known_as="p_0123456789").id == "p_0123456789"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.reconcile import (
+from wa_orchestrator.domain.sessions.reconciliation import (
     STRAY_GRACE_MS,
     Adopt,
     FoundWorker,
@@ -30,6 +30,13 @@ OLD = NOW - STRAY_GRACE_MS
         ({"a": 1}, [FoundWorker("h", "a", 1, NOW)], [Adopt("a", "h")]),
         ({"a": 2}, [FoundWorker("h", "a", 1, NOW)], [Replace("a", "h", 2)]),
         ({"a": 1}, [FoundWorker("h", "a", 2, NOW)], [Replace("a", "h", 1)]),
+        ({"a": 1}, [FoundWorker("h", "a", 1, NOW, is_lost=True)], [Replace("a", "h", 1)]),
+        (
+            {"a": 2},
+            [FoundWorker("away", "a", 2, NOW, is_lost=True), FoundWorker("here", "a", 1, NOW)],
+            [Stop("away", "a"), Replace("a", "here", 2)],
+        ),
+        ({}, [FoundWorker("h", "a", 1, OLD, is_lost=True)], [Stop("h", "a")]),
         ({}, [FoundWorker("h", "a", 1, OLD)], [Stop("h", "a")]),
         ({}, [FoundWorker("h", "a", 1, OLD + 1)], []),
         (
@@ -60,6 +67,15 @@ def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_adopted() ->
     assert plan({"a": 2}, both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
 
 
+def test_a_lost_worker_is_left_to_whoever_supervises_it() -> None:
+    away = FoundWorker("h", "a", 1, NOW, is_lost=True)
+    assert plan({"a": 1}, [away], NOW, adopted=frozenset({"h"})) == []
+
+
+def test_a_handle_may_end_with_its_node() -> None:
+    assert [FoundWorker(each, "a", 1, NOW).node for each in ("docker/1/x", "swarm/1/x@n-1")] == ["", "n-1"]
+
+
 def carry_out(instructions: list[Instruction], seen: list[FoundWorker]) -> tuple[list[FoundWorker], frozenset[str]]:
     """Do what a runner would do, and refuse to ever run two workers of a session started by us."""
     running = {worker.handle: worker for worker in seen}
@@ -86,7 +102,10 @@ def carry_out(instructions: list[Instruction], seen: list[FoundWorker]) -> tuple
 sessions = st.sampled_from(["a", "b", "c", "d"])
 worlds = st.tuples(
     st.dictionaries(sessions, st.integers(1, 3)),
-    st.lists(st.builds(FoundWorker, st.just(""), sessions, st.integers(1, 3), st.integers(OLD - 5, NOW)), max_size=8),
+    st.lists(
+        st.builds(FoundWorker, st.just(""), sessions, st.integers(1, 3), st.integers(OLD - 5, NOW), st.booleans()),
+        max_size=8,
+    ),
 )
 
 
@@ -113,4 +132,4 @@ def test_a_healthy_worker_of_the_right_epoch_is_never_stopped(
     for instruction in plan(wanted, alone.values(), NOW):
         if isinstance(instruction, Stop | Replace):
             worker = alone[instruction.session_id]
-            assert wanted.get(worker.session_id) != worker.epoch
+            assert worker.is_lost or wanted.get(worker.session_id) != worker.epoch

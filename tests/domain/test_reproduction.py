@@ -2,7 +2,7 @@
 
 import json
 
-from wa_orchestrator.domain import reproduction
+from wa_orchestrator.domain.workers import reproduction
 
 MESSAGE = {
     "kind": "image",
@@ -21,17 +21,13 @@ MESSAGE = {
 
 def test_a_scenario_repeats_what_whatsapp_did_in_its_order() -> None:
     made = reproduction.scenario(MESSAGE)
-    assert made["steps"] == [
-        {"send": True},
-        {"method": "POST", "path": "/faults", "body": {
-            "target": {"phone": "$SENDER"}, "kind": "ack_error", "code": 500, "times": 1,
-        }},
-        {"send": True},
-        {"method": "POST", "path": "/phones/$RECIPIENT/read", "body": {}},
-    ]  # fmt: skip
+    assert made["attempts"] == [
+        {"faults": [{"kind": "ack_error", "code": 500, "times": 1}], "read": False},
+        {"faults": [], "read": True},
+    ]
     assert [each["status"] for each in made["expected"]] == ["queued", "sending", "queued", "sending", "read"]
     assert made["message"] == {
-        "kind": "image", "from": "$SENDER", "to": "$RECIPIENT", "caption": "x" * 13,
+        "kind": "image", "caption": "x" * 13,
         "media": {"mimetype": "image/png", "size": None},
     }  # fmt: skip
 
@@ -43,4 +39,4 @@ def test_nothing_personal_is_in_a_scenario() -> None:
 
 
 def test_a_message_whose_text_was_erased_has_a_scenario_too() -> None:
-    assert reproduction.scenario({"kind": "text", "content": None})["steps"] == []
+    assert reproduction.scenario({"kind": "text", "content": None})["attempts"] == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.restart_pace import longest_pause_ms, pause_ms
+from wa_orchestrator.domain.sessions.restart_pace import longest_pause_ms, pause_ms
 
 
 @pytest.mark.parametrize(

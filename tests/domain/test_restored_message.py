@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus
-from wa_orchestrator.domain.restored_message import Note, note_of_return, settled_status, trace_of
+from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
+from wa_orchestrator.domain.messages.restored_message import (
+    Note,
+    may_have_left,
+    note_of_return,
+    settled_status,
+    trace_of,
+)
 
 S = MessageStatus
 _NOTES = [*Note, S.SENT, S.DELIVERED, S.FAILED, S.UNKNOWN, S.CANCELLED, S.EXPIRED]
@@ -76,3 +82,11 @@ def test_what_was_written_and_got_no_answer_never_waits_to_be_sent_again(before:
     trace = trace_of([*before, Note.WRITTEN, Note.DOUBTED, *after])
     settled = settled_status(S.QUEUED, in_doubt=False, may_be_written=True, trace=trace)
     assert settled is S.UNKNOWN or settled in SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [("", False), ("written", True), ("doubted", True), ("sent", True), ("unknown", True), ("cancelled", False)],
+)
+def test_a_message_that_only_the_journal_knows_may_have_left(trace: str, expected: bool) -> None:
+    assert may_have_left(trace) == expected

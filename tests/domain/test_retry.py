@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.message_failures import Failure, Remedy
-from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure, backoff_ms
+from wa_orchestrator.domain.messages.failures import Failure, Remedy
+from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SlowDown, StopSession, after_failure, backoff_ms
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.search_words import words_of
+from wa_orchestrator.domain.messages.search_words import words_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain import passwords, second_factor
+from wa_orchestrator.domain.access import passwords, second_factor
 
 #: The secret and the codes of RFC 6238, cut to six digits.
 RFC = b"12345678901234567890"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import session
-from wa_orchestrator.domain.session import Event, Ignored, Reason, State, StateChange, advance
+from wa_orchestrator.domain.sessions import session
+from wa_orchestrator.domain.sessions.session import Event, Ignored, Reason, State, StateChange, advance
 
 EVERY_PAIR = set(product(State, Event))
 HEBREW = range(0x0590, 0x0600)

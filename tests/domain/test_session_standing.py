@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from tests.domain.test_session import FROM_WORKER
-from wa_orchestrator.domain import session_standing
-from wa_orchestrator.domain.session import Event, IllegalTransition, Reason, State
-from wa_orchestrator.domain.session_standing import Report, apply, decide, fold, initial
+from wa_orchestrator.domain.sessions import standing as session_standing
+from wa_orchestrator.domain.sessions.session import Event, IllegalTransition, Reason, State
+from wa_orchestrator.domain.sessions.standing import Report, apply, decide, fold, initial
 
 NEW = initial(epoch=1, at_ms=1_000)
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from wa_orchestrator.domain import message, session
 from wa_orchestrator.domain.ids import Phone, ProxyId, SessionId
+from wa_orchestrator.domain.messages import message
+from wa_orchestrator.domain.sessions import session
 from wa_orchestrator.domain.stream_events import (
     ALERTS,
     INTERNAL,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.version_recovery import (
+from wa_orchestrator.domain.sessions.version_recovery import (
     RETRY_AFTER_MS,
     AcceptedLogin,
     NextTrial,

@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import worker_events
-from wa_orchestrator.domain.content import Location
-from wa_orchestrator.domain.session import Event
-from wa_orchestrator.domain.worker_event_parser import BadEvent, parse
-from wa_orchestrator.domain.worker_events import IncomingMessage, Payload, Receipt, WorkerEvent, to_session_event
+from wa_orchestrator.domain.messages.content import Location
+from wa_orchestrator.domain.messages.incoming import Card, IncomingFile, IncomingKind, Quote, encode, parts_of
+from wa_orchestrator.domain.sessions.session import Event
+from wa_orchestrator.domain.workers import worker_events
+from wa_orchestrator.domain.workers.event_parser import LONGEST_STRING, MOST_ITEMS, BadEvent, parse
+from wa_orchestrator.domain.workers.worker_events import (
+    IncomingMessage,
+    Payload,
+    Receipt,
+    WorkerEvent,
+    to_session_event,
+)
 
 AT = 1_780_000_000_000
 ISO = "2026-05-28T20:26:40+00:00"
@@ -31,6 +38,12 @@ EVERY = [
     ),
     ("PASSKEY", {"stage": "sent"}, worker_events.PasskeyReport(worker_events.PasskeyStage.SENT), None),
     ("PROTOCOL_DRIFT", {"shapes": [{"shape": "x"}]}, worker_events.ProtocolDrift([{"shape": "x"}]), None),
+    (
+        "CLIENT_EXPIRATION",
+        {"expiresAt": AT, "revision": 7},
+        worker_events.ClientExpiration(AT, 7),
+        None,
+    ),
     ("QR_CODE", {"qr": "2@x", "expiresAt": AT}, worker_events.QrCode("2@x", AT), Event.QR_SHOWN),
     (
         "PAIRING_CODE",
@@ -80,8 +93,8 @@ EVERY = [
     ),
     (
         "MESSAGE_RECEIVED",
-        {"whatsappId": "w", "from": "1@lid", "kind": "image", "media": {"url": "u"}, "at": AT},
-        worker_events.IncomingMessage("w", "1@lid", "image", AT, media={"url": "u"}),
+        {"whatsappId": "w", "from": "1@lid", "kind": "image", "media": {"mimetype": "image/png"}, "at": AT},
+        worker_events.IncomingMessage("w", "1@lid", IncomingKind.IMAGE, AT, media=IncomingFile("image/png")),
         None,
     ),
     (
@@ -96,7 +109,48 @@ EVERY = [
             "text": "t",
             "at": AT,
         },
-        worker_events.IncomingMessage("w", "1@lid", "text", AT, "9725", "1", "N", "t"),
+        worker_events.IncomingMessage("w", "1@lid", IncomingKind.TEXT, AT, "9725", "1", "N", "t"),
+        None,
+    ),
+    (
+        "MESSAGE_RECEIVED",
+        {
+            "whatsappId": "w",
+            "from": "1@lid",
+            "kind": "contact",
+            "at": AT,
+            "contacts": [{"name": "Dana", "phones": ["9725"]}],
+            "replyTo": {"whatsappId": "q", "fromMe": True},
+        },
+        worker_events.IncomingMessage(
+            "w", "1@lid", IncomingKind.CONTACTS, AT, contacts=(Card("Dana", ("9725",)),), reply_to=Quote("q", True)
+        ),
+        None,
+    ),
+    (
+        "MESSAGE_RECEIVED",
+        {"whatsappId": "w", "from": "1@lid", "kind": "hologram", "at": AT},
+        worker_events.IncomingMessage("w", "1@lid", IncomingKind.OTHER, AT),
+        None,
+    ),
+    (
+        "MESSAGE_SENT_ELSEWHERE",
+        {"whatsappId": "w", "from": "1@lid", "kind": "text", "text": "t", "at": AT},
+        worker_events.SentElsewhere("w", "1@lid", IncomingKind.TEXT, AT, text="t"),
+        None,
+    ),
+    (
+        "CALL",
+        {"callId": "c", "status": "missed", "from": "1@lid", "at": AT, "video": True},
+        worker_events.Call("c", worker_events.CallStatus.MISSED, "1@lid", AT, video=True),
+        None,
+    ),
+    (
+        "LINK_HISTORY",
+        {"chats": [{"at": AT, "lid": "1", "texts": [{"whatsappId": "w", "at": AT, "text": "t", "fromMe": True}]}]},
+        worker_events.LinkHistory(
+            (worker_events.LinkedChat(AT, lid="1", texts=(worker_events.PastText("w", AT, "t", True),)),)
+        ),
         None,
     ),
     ("PROXY_ERROR", {"error": "no", "stage": "auth"}, worker_events.ProxyError("no"), None),
@@ -198,7 +252,7 @@ def test_a_worker_may_blame_its_proxy_in_three_ways(payload: Payload, blames: bo
 
 
 def test_an_unknown_type_is_not_an_error() -> None:
-    event = parse({"sessionId": "worker_1", "type": "CALL", "timestamp": AT, "v": 2})
+    event = parse({"sessionId": "worker_1", "type": "HOLOGRAM", "timestamp": AT, "v": 2})
     assert event.payload == worker_events.UnknownEvent()
     assert to_session_event(event.payload) is None
 
@@ -284,3 +338,42 @@ def test_a_location_without_coordinates_is_none(place: dict[str, Any], expected:
     payload = parse(raw_event("MESSAGE_RECEIVED", data)).payload
     assert isinstance(payload, IncomingMessage)
     assert payload.location == expected
+
+
+def test_a_part_that_is_no_list_is_refused_by_its_path() -> None:
+    raw = {"whatsappId": "w", "from": "1@lid", "kind": "contacts", "at": AT, "contacts": "Dana"}
+    with pytest.raises(BadEvent, match=r"data\.contacts: must be a list"):
+        parse({"type": "MESSAGE_RECEIVED", "sessionId": "s", "timestamp": AT, "data": raw})
+
+
+def test_parts_are_encoded_as_the_api_spells_them_and_without_what_is_not_set() -> None:
+    parts = {
+        "reply_to": Quote("q", from_me=True),
+        "contacts": (Card("Dana", ("9725",)),),
+        "album": None,
+        "mentions": (),
+    }
+    assert parts_of(parts) == {
+        "replyTo": {"whatsappId": "q", "fromMe": True},
+        "contacts": [{"name": "Dana", "phones": ["9725"]}],
+    }
+    assert encode(IncomingFile(size=5)) == {"size": 5}
+
+
+def test_what_is_longer_than_whatsapp_allows_is_cut_and_the_event_counts() -> None:
+    cards = [{"name": "n" * 100_000, "phones": ["1"] * 5_000}] * 5_000
+    data = {"whatsappId": "3EB0", "from": "1@s.whatsapp.net", "kind": "contacts", "at": AT, "contacts": cards}
+    found = parse(raw_event("MESSAGE_RECEIVED", data)).payload
+    assert isinstance(found, IncomingMessage)
+    assert (len(found.contacts), len(found.contacts[0].phones)) == (MOST_ITEMS, MOST_ITEMS)
+    assert found.contacts[0].name == "n" * LONGEST_STRING
+    drift = parse(raw_event("PROTOCOL_DRIFT", {"shapes": [{}] * 5_000})).payload
+    assert isinstance(drift, worker_events.ProtocolDrift)
+    assert len(drift.shapes) == MOST_ITEMS
+
+
+def test_half_of_a_surrogate_pair_is_replaced_because_it_cannot_be_stored() -> None:
+    data = {"whatsappId": "w", "from": "1@lid", "kind": "text", "at": AT, "text": "שלום \ud83d"}
+    payload = parse(raw_event("MESSAGE_RECEIVED", data)).payload
+    assert isinstance(payload, IncomingMessage)
+    assert payload.text == "שלום ?"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.routing import (
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.sender_policy import (
     Assignment,
     Candidate,
     Chosen,
@@ -209,7 +209,7 @@ def test_a_pin_that_only_a_newer_version_knows_reads_as_none(stored: str, pin: P
 def test_only_what_is_pinned_to_a_session_is_left_behind_when_that_gets_another_phone(
     pin: Pin, session_phone: str, left: bool
 ) -> None:
-    assert routing.is_left_behind(pin, "97251", session_phone) is left
+    assert sender_policy.is_left_behind(pin, "97251", session_phone) is left
 
 
 @pytest.mark.parametrize(
@@ -223,5 +223,5 @@ def test_only_what_is_pinned_to_a_session_is_left_behind_when_that_gets_another_
 def test_a_message_that_a_worker_held_is_tied_to_its_phone_until_it_is_freed(
     claimed_at_ms: int, freed: bool, arrived: bool, tied: bool
 ) -> None:
-    assert routing.may_have_arrived(claimed_at_ms) is arrived
-    assert routing.is_tied_to_its_phone(claimed_at_ms, freed=freed) is tied
+    assert sender_policy.may_have_arrived(claimed_at_ms) is arrived
+    assert sender_policy.is_tied_to_its_phone(claimed_at_ms, freed=freed) is tied
