@@ -8,7 +8,7 @@ from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import due_items, keys, leases, proxies, records, sessions
 from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.messages import admission, outbox, queues
+from wa_orchestrator.store.messages import admission, contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.sessions import slots
@@ -123,6 +123,14 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued("97251")
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
+    assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
+
+
+@case("opt_out_here")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued("97251")
+    await scene.scripts.redis.hset(keys.OPT_OUTS, f"{PHONE} 97251", "{}")
     assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
 
 
@@ -278,6 +286,17 @@ async def _(scene: Scene) -> None:
     await scene.claim(process="one")
     await scene.confirm_write(message)
     assert await scene.claim(process="one") == outbox.Empty()
+
+
+@case("write_again")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message, following = await scene.sending(), await scene.queued()
+    assert isinstance(await scene.confirm_write(message), outbox.Renewed)
+    await contacts.opt_out(scene.scripts, scene.recipients[message], word="stop", via="test")
+    assert await scene.confirm_write(message) == outbox.WriteRefused("cancelled", "OPTED_OUT")
+    await contacts.opt_in(scene.scripts, scene.recipients[message])
+    assert isinstance(await scene.release(following), queues.Wait)  # WhatsApp may have the first: its pause counts
 
 
 @case("renew_epoch")

@@ -5,8 +5,9 @@ from dataclasses import replace
 from tests.store.guards import case
 from tests.store.scene import Scene
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.messages import ended_messages, outbox, queues
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history import ended_messages
+from wa_orchestrator.store.history.ended_messages import MessageCopy
+from wa_orchestrator.store.messages import outbox, queues
 
 
 async def _copied(scene: Scene) -> MessageCopy:

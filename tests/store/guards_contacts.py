@@ -2,8 +2,10 @@
 
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.domain.drift import Kind, Shape, Sighting
-from wa_orchestrator.domain.message_failures import Doubt
+from wa_orchestrator.domain.ids import Phone, SessionId
+from wa_orchestrator.domain.messages.failures import Doubt
+from wa_orchestrator.domain.stream_events import CallReported, EventType
+from wa_orchestrator.domain.workers.drift import Kind, Shape, Sighting
 from wa_orchestrator.store import due_items, keys
 from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import drift as drift_store
@@ -51,7 +53,7 @@ async def _(scene: Scene) -> None:
 async def _retried(scene: Scene, message: str, reason: str) -> object:
     """A message that waits fails for this reason, a person retries it, and another phone shall send it; what comes of it."""
     place = scene.places[message]
-    assert await queues.fail(scene.scripts, place, reason=reason, counted="stats") == queues.Ended()
+    assert await queues.fail(scene.scripts, place, reason=reason, counted=("stats", "totals")) == queues.Ended()
     assert await queues.retry(scene.scripts, place, to="97251") == queues.Queued()
     return await queues.reroute(scene.scripts, place, phone=OTHER, session="w2")
 
@@ -202,11 +204,67 @@ async def _(scene: Scene) -> None:
     assert (await client_version.read(scene.scripts))[0].revision == 5
 
 
+@case("expiry_unknown")
+async def _(scene: Scene) -> None:
+    assert not await client_version.note_expiry(scene.scripts, 0, "{}")
+    assert await client_version.note_expiry(scene.scripts, 5_000, "{}")
+    assert await client_version.note_expiry(scene.scripts, 0, "{}")
+
+
+@case("expiry_sooner")
+async def _(scene: Scene) -> None:
+    assert await client_version.note_expiry(scene.scripts, 5_000, "{}")
+    assert not await client_version.note_expiry(scene.scripts, 5_000, "{}")
+    assert not await client_version.note_expiry(scene.scripts, 6_000, "{}")
+    assert await client_version.note_expiry(scene.scripts, 4_000, "{}")
+
+
 @case("identity_once")
 async def _(scene: Scene) -> None:
-    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2"}
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": True}
     assert await contacts.change_identity(scene.scripts, PHONE, **told)
     assert not await contacts.change_identity(scene.scripts, PHONE, **told)
+
+
+@case("identity_unproven")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97251", "1")
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97251")
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": False}
+    assert await contacts.change_identity(scene.scripts, PHONE, **told)
+    assert await contacts.phone_of_lid(scene.scripts, "1") == "97251"
+
+
+@case("old_lid_of_others")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97252", "1")
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": True}
+    assert await contacts.change_identity(scene.scripts, PHONE, **told)
+    assert await contacts.phone_of_lid(scene.scripts, "1") == "97252"
+
+
+@case("new_lid_of_others")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97252", "2")
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": True}
+    assert await contacts.change_identity(scene.scripts, PHONE, **told)
+    assert await contacts.phone_of_lid(scene.scripts, "2") == "97252"
+
+
+@case("conversation_of_others")
+async def _(scene: Scene) -> None:
+    await contacts.set_affinity(scene.scripts, "97251", "w2")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert await contacts.affinity(scene.scripts, "97251") == "w2"
+
+
+@case("lid_of_others")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97252", "123")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert await contacts.phone_of_lid(scene.scripts, "123") == "97252"
 
 
 @case("drift_full")
@@ -236,6 +294,47 @@ async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")
     assert await contacts.receive(scene.scripts, said, keep_ms=1000)
     assert not await scene.scripts.redis.exists(keys.contacts(PHONE), keys.affinity("97251"))
+
+
+@case("hidden_phone")
+async def _(scene: Scene) -> None:
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "", "123")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert await contacts.affinity(scene.scripts, "lid:123") == "w1"
+    assert await contacts.is_known_lid(scene.scripts, "123")
+
+
+@case("known_by_writing")
+async def _(scene: Scene) -> None:
+    sent = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", is_ours=True)
+    assert await contacts.receive(scene.scripts, sent, keep_ms=1000)
+    assert not await scene.scripts.redis.exists(keys.contacts(PHONE))
+    assert await contacts.affinity(scene.scripts, "97251") == "w1"
+
+
+@case("elsewhere_counts")
+async def _(scene: Scene) -> None:
+    reaction = contacts.Incoming("w1", PHONE, "3EB0AA", "reaction", "97251", "123", is_ours=True)
+    text = contacts.Incoming("w1", PHONE, "3EB0AB", "text", "97251", "123", is_ours=True, counts_at_ms=5)
+    for sent in (reaction, text):
+        assert await contacts.receive(scene.scripts, sent, keep_ms=1000)
+    assert await scene.scripts.redis.zrange(keys.sent(PHONE), 0, -1) == ["elsewhere#3EB0AB"]
+
+
+@case("file_is_due")
+async def _(scene: Scene) -> None:
+    for name, due in (("3A01", "i_1"), ("3A02", "")):
+        sent = contacts.Incoming("w1", PHONE, name, "image", "97251", "123", due_file=due)
+        assert await contacts.receive(scene.scripts, sent, keep_ms=1000)
+    assert await scene.scripts.redis.zrange(keys.MEDIA_DUE, 0, -1) == ["i_1"]
+
+
+@case("call_once")
+async def _(scene: Scene) -> None:
+    call = CallReported(SessionId("w1"), Phone(PHONE), "c1", "false", Phone("97251"), "123")
+    assert await contacts.report_call(scene.scripts, EventType.CALL_RECEIVED, call)
+    assert not await contacts.report_call(scene.scripts, EventType.CALL_RECEIVED, call)
+    assert await contacts.report_call(scene.scripts, EventType.CALL_ENDED, call)
 
 
 @case("opt_out_once")

@@ -3,8 +3,9 @@
 from tests.store.guards import case
 from tests.store.scene import Scene
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.history import retention
 from wa_orchestrator.store.leases import Limited
-from wa_orchestrator.store.messages import admission, message_index, queues, retention
+from wa_orchestrator.store.messages import admission, message_index, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.sessions import changes
 

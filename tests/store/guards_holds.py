@@ -55,7 +55,7 @@ async def _(scene: Scene) -> None:
 
 @case("limits_exist")
 async def _(scene: Scene) -> None:
-    assert not await sessions.set_limits(scene.scripts, "w1", "{}")
+    assert not await sessions.change(scene.scripts, "w1", {"limits": "{}"})
     assert await scene.scripts.redis.exists(keys.session("w1")) == 0
 
 
@@ -63,5 +63,5 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.scripts.redis.delete(keys.DUE)
-    await sessions.set_limits(scene.scripts, "w1", "{}")
+    await sessions.change(scene.scripts, "w1", {"limits": "{}"})
     assert await scene.scripts.redis.zscore(keys.DUE, PHONE) == scene.clock.now_ms

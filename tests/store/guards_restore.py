@@ -6,6 +6,7 @@ from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.backups import restored_sessions
 from wa_orchestrator.store.backups.restored_sessions import Restored
 from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import counted_in
 
 _FIELDS = {"id": "w2", "status": "stopped", "phone": PHONE, "epoch": "7"}
 
@@ -43,7 +44,7 @@ async def _settled(scene: Scene, message: str, status: str = "unknown", left_at_
         status=status,
         reason="RESTORED",
         left_at_ms=left_at_ms,
-        counted=keys.stats("w1", "20250615"),
+        counted=counted_in("w1", "20250615"),
     )
 
 

@@ -74,3 +74,10 @@ async def _(scene: Scene) -> None:
     await _asked(scene, "awaited")
     assert await commands.put_result(scene.scripts, "w1", "c_1", {"ok": True})
     assert await scene.scripts.redis.exists(keys.command_result("c_1"))
+
+
+@case("amend_known")
+async def _(scene: Scene) -> None:
+    gone = Place("m_000000000000000009", PHONE, "w1")
+    assert not await outbox.amend(scene.scripts, gone, "DELETED")
+    assert not await scene.scripts.redis.exists(keys.message(gone.message))

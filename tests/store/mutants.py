@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from wa_orchestrator.store.engine.scripts import LUA, read_sources
+from wa_orchestrator.store.engine.scripts import FILES, read_sources
 
 _MARK: Final = re.compile(r"-- (?:guard: (?P<guard>\w+)|(?P<rearm>rearm: \w+))$")
 #: Conditions inside a larger one: what stands there, and what is left without the guard.
@@ -27,7 +27,7 @@ class Mutant:
 
 def mutants() -> Iterator[Mutant]:
     """One mutant for every mark in the Lua files."""
-    for path in sorted(LUA.glob("*.lua")):
+    for path in FILES.values():
         for line in path.read_text(encoding="utf-8").splitlines():
             mark = _MARK.search(line)
             if mark:
@@ -39,7 +39,7 @@ def _of_line(guard: str, line: str) -> Iterator[Mutant]:
         yield Mutant(guard, line, re.sub(r"end_flight\(now, .*\) --", "end_flight(now, 0) --", line))
     elif guard == "slot":
         yield from (Mutant(name, line, line.replace(was, left)) for name, (was, left) in _WITHIN.items())
-    elif re.search(r"\bend --|^redis\.call", line):
+    elif re.search(r"\bend --|^\s*redis\.call", line):
         yield Mutant(guard, line, "")
     else:
         yield Mutant(guard, line, re.sub(r"if .* then --", "if false then --", line))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
-from wa_orchestrator.domain.message_failures import Doubt
+from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts

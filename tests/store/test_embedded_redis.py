@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ from redis.exceptions import RedisError
 
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine import durability
+from wa_orchestrator.store.engine import append_only_file, durability
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, max_memory_bytes, sole_server
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.history import archive_marks
 from wa_orchestrator.store.messages import admission
 from wa_orchestrator.texts.catalogue import languages, texts
 
@@ -177,6 +179,34 @@ async def test_a_torn_end_of_the_append_only_file_does_not_keep_it_from_starting
         await redis.aclose()
 
 
+@pytest.mark.parametrize("zeros", [1, 613, 200_000])
+@pytest.mark.parametrize("torn", [b"", b"*3\r\n$3\r\nSET\r\n$4\r\nhal"])
+async def test_the_zeros_that_a_power_cut_leaves_in_its_file_do_not_keep_it_from_starting(
+    home: Path, torn: bytes, zeros: int
+) -> None:
+    async with EmbeddedRedis(home) as embedded:
+        redis = Redis.from_url(embedded.url)
+        await redis.set("kept", "yes")
+        await redis.aclose()
+    (log,) = (home / "redis" / "appendonlydir").glob("*.incr.aof")
+    with log.open("ab") as file:
+        file.write(torn + b"\0" * zeros)
+    async with EmbeddedRedis(home) as embedded:
+        redis = Redis.from_url(embedded.url)
+        assert await redis.get("kept") == b"yes"
+        await redis.aclose()
+
+
+def test_the_containers_redis_starts_with_a_file_that_a_power_cut_left_zeros_in(tmp_path: Path) -> None:
+    parts = tmp_path / "appendonlydir"
+    parts.mkdir()
+    for number, content in ((9, b"*1\r\n$4\r\nPING\r\n"), (10, b"*1\r\n$4\r\nPING\r\n\0\0\0"), (11, b"\0" * 70_000)):
+        (parts / f"appendonly.aof.{number}.incr.aof").write_bytes(content)
+        command = [sys.executable, "-I", "-m", append_only_file.__name__, str(tmp_path), "echo", "starts"]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "starts\n"
+    assert [part.stat().st_size for part in sorted(parts.iterdir())] == [14, 0, 14]
+
+
 async def test_it_is_durable_and_reachable_only_by_its_owner(home: Path) -> None:
     async with EmbeddedRedis(home) as embedded:
         redis = Redis.from_url(embedded.url, decode_responses=True)
@@ -291,3 +321,20 @@ async def test_redis_may_use_a_share_of_the_machine_and_deletes_nothing_when_it_
             await redis.set("new", "1")
         assert await redis.get("kept") == "1"
         assert durability.is_memory_low(*await durability.memory_in_use(Scripts(redis)))
+
+
+async def test_what_was_erased_leaves_the_disk_of_redis(home: Path) -> None:
+    async with EmbeddedRedis(home) as embedded, Redis.from_url(embedded.url, decode_responses=True) as redis:
+        await redis.set("message", "a text whose retention has ended")
+        await redis.delete("message")
+
+        async def is_gone() -> bool:
+            content = b""
+            for path in (home / "redis" / "appendonlydir").glob("*.aof"):
+                with contextlib.suppress(FileNotFoundError):  # Redis removes old parts meanwhile
+                    content += path.read_bytes()
+            return b"whose retention" not in content
+
+        assert not await is_gone()
+        await archive_marks.rewrite(Scripts(redis))
+        await until(is_gone)

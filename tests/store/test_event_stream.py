@@ -15,7 +15,7 @@ from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReason, SessionChanged, fields_of, find
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.engine.scripts import FILES, Scripts
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
@@ -23,6 +23,13 @@ _CALL = re.compile(r"(?<!function )\bemit(?:_and_keep)?\(")
 _LITERAL = re.compile(r"'([^']*)'")
 #: Statuses that complete a type in the scripts, by what stands before them.
 _COMPLETED = {"session.": "SessionChanged", "message.": "MessageChanged", "proxy.": "ProxyPoolChanged"}
+
+#: Types that Python chooses, by the variable of the script that has them.
+_CHOSEN = {
+    "incoming_type": {"MessageReceived"},
+    "call_type": {"CallReported"},
+    "inventory_type": {"LowInventory", "LowProfiles"},
+}
 
 
 def _arguments(text: str, start: int) -> list[str]:
@@ -40,7 +47,7 @@ def _arguments(text: str, start: int) -> list[str]:
 
 def _calls() -> Iterator[tuple[str, str, list[str]]]:
     """Every call of the writers in the scripts: file, type, field names."""
-    for path in sorted(LUA.glob("*.lua")):
+    for path in FILES.values():
         text = path.read_text("utf-8")
         for found in _CALL.finditer(text):
             parts = _arguments(text, found.end())
@@ -53,7 +60,7 @@ def _calls() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _types(expression: str) -> list[EventType]:
-    found = []
+    found = [each for each in EventType if each.payload.__name__ in _CHOSEN.get(expression, ())]
     for literal in _LITERAL.findall(expression):
         if literal in _COMPLETED:
             found += [
@@ -83,7 +90,7 @@ def test_every_type_of_the_catalogue_is_emitted() -> None:
     source = Path(wa_orchestrator.__file__).parent
     text = "".join(path.read_text("utf-8") for path in source.rglob("*.py") if path.name != "stream_events.py")
     by_python = {EventType[name] for name in re.findall(r"emit(?:_in)?\([^)]*?EventType\.([A-Z_]+)", text)}
-    by_python |= {EventType[name] for name in re.findall(r"FoundTrouble\(EventType\.([A-Z_]+)", text)}
+    by_python |= {EventType[name] for name in re.findall(r"FoundTrouble\(\s*EventType\.([A-Z_]+)", text)}
     for either in re.findall(r"kind = EventType\.([A-Z_]+) if \w+ else EventType\.([A-Z_]+)\n", text):
         by_python |= {EventType[name] for name in either}
     assert by_scripts | by_python == set(EventType)
@@ -91,7 +98,7 @@ def test_every_type_of_the_catalogue_is_emitted() -> None:
 
 def test_only_the_writers_append_to_streams() -> None:
     source = Path(wa_orchestrator.__file__).parent
-    lua = {path.stem for path in LUA.glob("*.lua") if "'XADD'" in path.read_text("utf-8")}
+    lua = {path.stem for path in FILES.values() if "'XADD'" in path.read_text("utf-8")}
     # Two scripts keep the history of a phone's proxies, which nobody is notified of.
     python = {path.stem for path in source.rglob("*.py") if ".xadd(" in path.read_text("utf-8")}
     histories = {name for name in lua if name != "_event" and _appends_only_proxy_history(name)}
@@ -101,19 +108,19 @@ def test_only_the_writers_append_to_streams() -> None:
 
 
 def _appends_only_proxy_history(script: str) -> bool:
-    lines = [line for line in (LUA / f"{script}.lua").read_text("utf-8").splitlines() if "'XADD'" in line]
+    lines = [line for line in FILES[script].read_text("utf-8").splitlines() if "'XADD'" in line]
     return all("'MAXLEN', '~', 100, '*', 'from'" in line for line in lines)
 
 
 def test_reasons_for_a_proxy_in_the_scripts_are_of_the_catalogue() -> None:
-    text = (LUA / "bind_phone.lua").read_text("utf-8")
+    text = FILES["bind_phone"].read_text("utf-8")
     words = set(re.findall(r"how = '(\w+)'", text)) | set(re.findall(r"'session.moved'.*'reason', '(\w+)'", text))
     assert words - {"same"} <= set(ProxyReason)
     assert len(words) > 4
 
 
 def test_scripts_and_python_keep_the_same_number_of_events() -> None:
-    text = (LUA / "_event.lua").read_text("utf-8")
+    text = FILES["_event"].read_text("utf-8")
     kept = [int(number) for each in re.findall(r"MAX_SESSION_EVENTS = (\d+), (\d+)", text) for number in each]
     assert kept == [event_stream.MAX_EVENTS, event_stream.MAX_SESSION_EVENTS]
 

@@ -8,12 +8,18 @@ from tests.conftest import HELD_CLOCK, Clock
 from tests.store import (  # noqa: F401 (each adds its cases)
     guards_access,
     guards_archive,
+    guards_campaigns,
+    guards_changes,
     guards_clock,
     guards_contacts,
+    guards_conversations,
+    guards_credentials,
     guards_events,
     guards_gateway,
+    guards_health,
     guards_holds,
     guards_restore,
+    guards_tag_limits,
     guards_workers,
     guards_write,
 )
@@ -21,9 +27,15 @@ from tests.store.guards import CASES
 from tests.store.mutants import Mutant, mutants
 from tests.store.scene import Scene
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import FILES, Scripts
 
 MUTANTS = list(mutants())
+
+
+def test_every_script_has_a_folder_and_a_name_of_its_own() -> None:
+    lua = FILES["_clock"].parents[1]
+    assert sorted(FILES.values()) == sorted(lua.rglob("*.lua"))
+    assert {path.parents[1] for path in FILES.values()} == {lua}
 
 
 @pytest.mark.parametrize("guard", CASES)

@@ -1,4 +1,4 @@
-"""The scripts move a message exactly as the table in `domain.message` says: no transition more, and none less."""
+"""The scripts move a message exactly as the table in `domain.messages.message` says: no transition more, and none less."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import product
@@ -7,8 +7,8 @@ from redis.asyncio import Redis
 
 from tests.conftest import Clock
 from tests.store.scene import LEASE_MS, Scene
-from wa_orchestrator.domain.message import MessageStatus, may_become
-from wa_orchestrator.domain.message_failures import Doubt
+from wa_orchestrator.domain.messages.failures import Doubt
+from wa_orchestrator.domain.messages.message import MessageStatus, may_become
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import queues
@@ -77,6 +77,9 @@ SCRIPTS: Mapping[str, Callable[[Scene, str], Awaitable[object]]] = {
     "cancel": lambda scene, message: queues.cancel(scene.scripts, scene.places[message]),
     "expire": lambda scene, message: queues.expire(scene.scripts, scene.places[message]),
     "fail": lambda scene, message: queues.fail(scene.scripts, scene.places[message], reason="NO_SENDER", counted="day"),
+    "confirm": lambda scene, message: queues.confirm(
+        scene.scripts, scene.places[message], to=scene.recipients[message], counted=("of session", "of all")
+    ),
     "retry": lambda scene, message: queues.retry(scene.scripts, scene.places[message], to=scene.recipients[message]),
 }
 

@@ -6,11 +6,12 @@ from typing import get_type_hints
 
 import pytest
 
-from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.routing import Pin
-from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.store.engine.scripts import LUA
+from wa_orchestrator.domain.messages.message import MessageStatus
+from wa_orchestrator.domain.messages.sender_policy import Pin
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.sessions.session import Reason, State
+from wa_orchestrator.store.conversations.conversation_records import ConversationChanges, StoredConversation
+from wa_orchestrator.store.engine.scripts import FILES
 from wa_orchestrator.store.record_codec import decode, encode
 from wa_orchestrator.store.records import (
     Message,
@@ -26,16 +27,25 @@ _VALUES = {str(each) for each in (*State, *MessageStatus)}
 
 
 @pytest.mark.parametrize(
-    ("record", "changes"), [(Session, SessionChanges), (Proxy, ProxyChanges), (Message, MessageChanges)]
+    ("record", "changes"),
+    [
+        (Session, SessionChanges),
+        (Proxy, ProxyChanges),
+        (Message, MessageChanges),
+        (StoredConversation, ConversationChanges),
+    ],
 )
 def test_changes_have_the_fields_and_types_of_their_record(record: type, changes: type) -> None:
     fields = get_type_hints(record)
     assert {name: fields.get(name) for name in get_type_hints(changes)} == get_type_hints(changes)
 
 
-@pytest.mark.parametrize(("key", "record"), [("SESSION", Session), ("PROXY", Proxy), ("MESSAGE", Message)])
+@pytest.mark.parametrize(
+    ("key", "record"),
+    [("SESSION", Session), ("PROXY", Proxy), ("MESSAGE", Message), ("CONVERSATION", StoredConversation)],
+)
 def test_scripts_write_only_fields_of_the_record(key: str, record: type) -> None:
-    text = "".join(path.read_text("utf-8") for path in LUA.glob("*.lua"))
+    text = "".join(path.read_text("utf-8") for path in FILES.values())
     calls = re.findall(rf"redis\.call\('(?:HSET|HINCRBY|HDEL)', {key}, ([^\n]*(?:\n  '[^\n]*)*)", text)
     written = {name for call in calls for name in re.findall(r"'([a-z_]+)'", call)} - _VALUES
     assert written

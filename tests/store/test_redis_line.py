@@ -127,8 +127,8 @@ async def test_a_redis_that_does_not_respond_in_time_fails_the_request_and_the_n
         await until(answered, "Redis is asked again")
 
 
-async def test_what_cannot_be_sent_fails_alone(redis: Redis) -> None:
-    unknown: Any = object()
+@pytest.mark.parametrize("unknown", [object(), "half of a pair: \ud800"], ids=["an object", "no UTF-8"])
+async def test_what_cannot_be_sent_fails_alone(redis: Redis, unknown: Any) -> None:
     good, bad = await asyncio.gather(redis.set("a", 1), redis.set("a", unknown), return_exceptions=True)
     assert (good, type(bad)) == (True, DataError)
 
@@ -138,3 +138,15 @@ async def test_more_requests_than_may_wait_are_refused_at_once(redis: Redis, mon
     ends = await asyncio.gather(*(redis.ping() for _ in range(5)), return_exceptions=True)
     assert [type(end) for end in ends] == [bool] * 3 + [RedisConnectionError] * 2
     assert await redis.ping()
+
+
+async def test_a_line_that_is_closed_while_it_connects_ends_whichever_step_of_the_client_it_meets(
+    redis_url: str,
+) -> None:
+    for steps in range(80):  # the client takes about 60 turns of the loop to connect, and loses a cancellation in two
+        client = LineClient.from_url(redis_url, decode_responses=True)
+        asked = asyncio.create_task(client.ping())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(client.aclose(), PATIENCE_S)
+        asked.cancel()

@@ -1,0 +1,153 @@
+"""The cases of the guards around conversations. Importing this adds them."""
+
+from tests.store.guards import case
+from tests.store.scene import PHONE, Scene
+from wa_orchestrator.domain.conversation import ConversationState
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.conversations import conversation_index, conversation_records, imported_conversations
+from wa_orchestrator.store.conversations.conversation_records import StoredConversation
+from wa_orchestrator.store.conversations.imported_conversations import ImportedConversation
+from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.timestamps import FOREVER_MS
+
+
+async def said(scene: Scene, whatsapp_id: str = "3EB0AA", kind: str = "text", **changes: object) -> None:
+    """Somebody writes to w1."""
+    known = {"contact_phone": "97251", "contact_lid": "123", "name": "Dana"} | changes
+    message = contacts.Incoming("w1", PHONE, whatsapp_id, kind, **known)  # type: ignore[arg-type]
+    assert isinstance(await contacts.receive(scene.scripts, message, keep_ms=60_000), contacts.Received)
+
+
+async def conversation(scene: Scene, contact: str = "97251") -> StoredConversation:
+    found = await conversation_records.find(scene.scripts, "w1", contact)
+    assert found is not None
+    return found
+
+
+async def listed(scene: Scene, state: str) -> list[tuple[str, str]]:
+    entries = await conversation_index.page(scene.scripts, ConversationState(state), most=10)
+    return [(each.session, each.contact) for each in await conversation_index.read(scene.scripts, entries)]
+
+
+async def read(scene: Scene, until_ms: int | str) -> bool:
+    known = await conversation(scene)
+    return await conversation_records.change(
+        scene.scripts, known, {}, by="person:1", what="read", read_until=str(until_ms)
+    )
+
+
+@case("amends_nothing_new")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    await scene.clock.pass_ms(1)
+    await said(scene, "3EB0AB", "reaction", target="3EB0AA")
+    known = await conversation(scene)
+    assert (known.unread, known.last_at) == (1, scene.clock.now_ms - 1)
+    assert await scene.scripts.redis.zcard(keys.changes_of("w1", "3EB0AA")) == 1
+
+
+@case("answered_elsewhere")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    await said(scene, "3EB0AB", is_ours=True, name="")
+    known = await conversation(scene)
+    assert (known.unread, known.waiting_since, known.name) == (0, 0, "Dana")
+    assert await listed(scene, "open") == [("w1", "97251")]
+
+
+@case("opted_out_waits")
+async def _(scene: Scene) -> None:
+    await contacts.opt_out_from(scene.scripts, "lid:123", phone=PHONE)
+    await said(scene)
+    assert await listed(scene, "waiting") == []
+    assert await listed(scene, "open") == [("w1", "97251")]
+
+
+@case("newest_is_last")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    await scene.clock.pass_ms(1)
+    message = await scene.queued()
+    known = await conversation(scene)
+    assert (known.last_message, known.last_at) == (message, scene.clock.now_ms)
+    assert await listed(scene, "waiting") == [("w1", "97251")]  # it was sent, not read
+
+
+@case("conversation_known")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    known = await conversation(scene)
+    await conversation_records.remove(scene.scripts, ("w1", "97251"))
+    assert not await conversation_records.change(scene.scripts, known, {"notes": "x"}, by="person:1", what="notes")
+    assert await scene.scripts.redis.exists(keys.conversation("w1", "97251")) == 0
+
+
+@case("unseen_stays")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    seen = scene.clock.now_ms
+    await scene.clock.pass_ms(1)
+    await said(scene, "3EB0AB")
+    assert await read(scene, seen)
+    known = await conversation(scene)
+    assert (known.unread, known.waiting_since) == (1, scene.clock.now_ms)
+    assert await read(scene, scene.clock.now_ms)
+    assert await listed(scene, "open") == [("w1", "97251")]
+
+
+@case("conversation_same")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    assert await read(scene, scene.clock.now_ms)
+    await scene.clock.pass_ms(1)
+    assert not await read(scene, scene.clock.now_ms)
+
+
+@case("conversation_old")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    assert await conversation_records.remove_older(scene.scripts, scene.clock.now_ms - 1, most=10) == 0
+    assert not await conversation_records.remove(scene.scripts, ("w1", "97251"), until_ms=scene.clock.now_ms - 1)
+    assert await conversation_records.remove_older(scene.scripts, FOREVER_MS, most=10) == 1
+    assert await scene.scripts.redis.zcard(keys.CONVERSATION_INDEX) == 0
+
+
+@case("indexed_known")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    await scene.scripts.redis.delete(keys.conversation("w1", "97251"))
+    assert await listed(scene, "waiting") == []
+    assert await scene.scripts.redis.zcard(keys.CONVERSATION_INDEX) == 0
+
+
+def imported(name: str = "Dana", *texts: imported_conversations.ImportedText) -> ImportedConversation:
+    return ImportedConversation("w1", PHONE, "97251", "123", "", name, 1_000, texts)
+
+
+@case("imported_keeps_known")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    before = await conversation(scene)
+    assert not await imported_conversations.put(scene.scripts, imported("Old name"), keep_ms=60_000)
+    assert await conversation(scene) == before
+    assert await listed(scene, "waiting") == [("w1", "97251")]
+
+
+@case("imported_name")
+async def _(scene: Scene) -> None:
+    assert await imported_conversations.put(scene.scripts, imported(""), keep_ms=60_000)
+    assert await listed(scene, "open") == [("w1", "97251")]
+    assert not await imported_conversations.put(scene.scripts, imported("Dana"), keep_ms=60_000)
+    assert not await imported_conversations.put(scene.scripts, imported("Somebody"), keep_ms=60_000)
+    assert (await conversation(scene)).name == "Dana"
+    assert await conversation_index.search(scene.scripts, "dana", most=5) == [("w1", "97251")]
+
+
+@case("imported_text_once")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    await scene.scripts.redis.hset(keys.incoming("w1", "3EB0AA"), "text", "as it came")
+    old = imported_conversations.ImportedText("3EB0AA", 900, "as the phone tells it", is_ours=False)
+    await imported_conversations.put(scene.scripts, imported("Dana", old), keep_ms=60_000)
+    assert await scene.scripts.redis.hget(keys.incoming("w1", "3EB0AA"), "text") == "as it came"
