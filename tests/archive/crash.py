@@ -7,18 +7,17 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from tests.archive.history import BEGIN_MS, DAY_MS
 from wa_orchestrator.archive.archiver import BATCH, Archiver
-from wa_orchestrator.archive.sqlite_archive import SqliteArchive
+from wa_orchestrator.archive.factory import archive_for
 from wa_orchestrator.logs import configure
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import ended_messages
+from wa_orchestrator.store.history import ended_messages
 
 HELD = f"local function now_ms() return {BEGIN_MS + 2 * DAY_MS} end"
 
@@ -34,7 +33,7 @@ class Fuse:
     def trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         """Count the lines of the product and of the connection to Redis; how that packs its commands decides nothing."""
         code = frame.f_code
-        ours = "wa_orchestrator" in code.co_filename or "redis/asyncio" in code.co_filename
+        ours = any(each in code.co_filename for each in ("wa_orchestrator", "redis/asyncio", "psycopg/"))
         if not ours or code.co_name.startswith("pack_command"):
             return None
         if event == "line":
@@ -44,10 +43,10 @@ class Fuse:
         return self.trace
 
 
-async def archive_all(redis_url: str, data_dir: Path, fuse: Fuse) -> None:
+async def archive_all(redis_url: str, settings: Settings, fuse: Fuse) -> None:
     redis = LineClient.from_url(redis_url, decode_responses=True)
-    scripts, archive = Scripts(redis, clock=HELD), SqliteArchive(data_dir / "archive.sqlite")
-    archiver = Archiver(Settings(data_dir=data_dir), scripts, archive)
+    scripts, archive = Scripts(redis, clock=HELD), archive_for(settings)
+    archiver = Archiver(settings, scripts, archive)
     await scripts.load()
     threading.settrace(fuse.trace)
     sys.settrace(fuse.trace)
@@ -63,9 +62,9 @@ async def _is_left(scripts: Scripts) -> bool:
     return bool(await ended_messages.copies(scripts, BEGIN_MS + DAY_MS, most=BATCH))
 
 
-def run(redis_url: str, data_dir: Path, dies_at: int, executed: Connection) -> None:
+def run(redis_url: str, settings: Settings, dies_at: int, executed: Connection) -> None:
     """Archive until nothing is left to do, or die at this line; 0 lives. Sends how many lines were executed."""
     configure("error")
     fuse = Fuse(dies_at)
-    asyncio.run(archive_all(redis_url, data_dir, fuse))
+    asyncio.run(archive_all(redis_url, settings, fuse))
     executed.send(fuse.executed)

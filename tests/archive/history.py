@@ -7,8 +7,8 @@ from typing import Any
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.messages import message_search
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import ended_messages
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history import ended_messages
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.message_filters import Filters
 
 BEGIN_MS = 1_750_000_000_000

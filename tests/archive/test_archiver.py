@@ -1,15 +1,19 @@
 """History leaves Redis after a day, is found there, and comes back when it changes."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.archive.conftest import MakeDatabase
 from tests.archive.history import DAY_MS, body_of, ended_message, found_ids, put_into_redis
 from tests.conftest import Clock
 from tests.dispatcher.scenario import NOON, Scenario, settings
 from wa_orchestrator.archive.archiver import Archiver
+from wa_orchestrator.archive.contract import Archive
+from wa_orchestrator.archive.factory import archive_for
 from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
@@ -17,21 +21,24 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.messages import event_history, message_lookup
 from wa_orchestrator.orchestrator.messages import receipts
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.messages import contacts, ended_messages, outbox
+from wa_orchestrator.store.history import ended_messages
+from wa_orchestrator.store.messages import contacts, outbox
 
 API_KEY = "wao_a-key-for-the-tests-0123456789"
 
 
 @pytest.fixture
-async def context(held: Scripts, clock: Clock, tmp_path: Path) -> Context:
+async def context(held: Scripts, clock: Clock, tmp_path: Path, make_database: MakeDatabase) -> AsyncIterator[Context]:
     """A connected session at midday, and nothing archived."""
     await clock.set(NOON)
-    scenario = Scenario(held, settings(data_dir=tmp_path, api_key=API_KEY))
+    scenario = Scenario(held, settings(data_dir=tmp_path, api_key=API_KEY, **make_database()))
     await scenario.connect("w1", "972500000001")
-    return scenario.context
+    yield scenario.context
+    await scenario.context.archive.close()
 
 
 def archiver_of(context: Context) -> Archiver:
@@ -111,7 +118,7 @@ async def test_a_message_that_changes_while_it_is_copied_stays_in_redis(context:
     assert await found_ids(context.scripts, context.archive, statuses=["sent"]) == []
 
 
-async def test_an_older_copy_never_replaces_a_newer_one(archive: SqliteArchive) -> None:
+async def test_an_older_copy_never_replaces_a_newer_one(archive: Archive) -> None:
     newer = ended_message(1, ended_at=NOON + 1, status="read")
     await archive.put_messages([newer])
     await archive.put_messages([replace(newer, ended_at=NOON, fields={**newer.fields, "status": "sent"})])
@@ -136,7 +143,7 @@ async def test_texts_leave_the_archive_after_a_month_and_messages_after_three(co
     await context.archive.close()
     whole = b"".join(path.read_bytes() for path in context.settings.data_dir.glob("archive.sqlite*"))
     assert b"secret" not in whole
-    context.archive = SqliteArchive(context.settings.archive_path)
+    context.archive = archive_for(context.settings)
     await clock.pass_ms(60 * DAY_MS)
     await archiver_of(context).step()
     assert await message_lookup.message(context.scripts, context.archive, name) is None
@@ -155,12 +162,15 @@ async def test_events_that_were_trimmed_are_read_from_the_archive(context: Conte
     assert read == everything
 
 
-async def test_a_second_archive_is_not_written(context: Context, clock: Clock, tmp_path: Path) -> None:
+async def test_a_second_archive_is_not_written(
+    context: Context, clock: Clock, tmp_path: Path, make_database: MakeDatabase
+) -> None:
     name = await archived(context, clock)
-    other = SqliteArchive(tmp_path / "elsewhere" / "archive.sqlite")
+    other = archive_for(Settings(data_dir=tmp_path / "elsewhere", **make_database()))
     fresh = ended_message(2, accepted_at=NOON, ended_at=NOON)
     await put_into_redis(context.scripts, [fresh])
-    await Archiver(context.settings, context.scripts, other).step()
+    elsewhere = context.settings.model_copy(update={"data_dir": tmp_path / "elsewhere"})
+    await Archiver(elsewhere, context.scripts, other).step()
     assert await records.message(context.scripts, fresh.id)
     assert await other.messages([name, fresh.id]) == {}
     await other.close()

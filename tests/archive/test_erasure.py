@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.archive.conftest import MakeDatabase
 from tests.archive.history import DAY_MS, body_of, ended_message, found_ids, put_into_redis
 from tests.conftest import Clock
 from tests.dispatcher.scenario import NOON, Scenario, settings
@@ -26,10 +27,10 @@ PERSON, OTHER, LID = "972511111111", "972522222222", "88005553535"
 
 
 @pytest.fixture
-async def context(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Context]:
+async def context(held: Scripts, clock: Clock, tmp_path: Path, make_database: MakeDatabase) -> AsyncIterator[Context]:
     """A person of whom everything is stored, fresh and archived, and another one."""
     await clock.set(NOON)
-    scenario = Scenario(held, settings(data_dir=tmp_path, api_key=API_KEY))
+    scenario = Scenario(held, settings(data_dir=tmp_path, api_key=API_KEY, **make_database()))
     await scenario.connect("w1", "972500000001")
     made = scenario.context
     for number, phone in ((1, PERSON), (2, OTHER)):
@@ -46,6 +47,8 @@ async def context(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[
         await put_into_redis(held, [fresh])
         await _receive(held, f"NEW{number}", phone)
     await contacts.opt_out(held, PERSON, word="leave me alone", via="reply")
+    for phone in (PERSON, OTHER):  # as a limited key has written to them
+        await held.redis.set(keys.affinity(f"k_0123456789ab:{phone}"), "w1")
     await webhooks.put(held, Webhook("h1", "https://example.com/", ("*",), "s", "0", 1))
     for event, phone in (("5-0", PERSON), ("6-0", OTHER)):
         body = json.dumps({"data": {"contact": {"phone": phone, "lid": None}, "text": "new secret"}})
@@ -107,6 +110,7 @@ async def test_an_erased_person_is_nowhere_and_others_stay(context: Context, clo
     assert await found_ids(context.scripts, context.archive, to=PERSON) == []
     assert len(await found_ids(context.scripts, context.archive, to=OTHER)) == 2
     assert len(await found_ids(context.scripts, context.archive, text="secret")) == 2
+    assert await context.archive.copy_to(context.settings.data_dir / "archive.sqlite-whole")
     await context.archive.close()
     files = b"".join(path.read_bytes() for path in context.settings.data_dir.glob("archive.sqlite*"))
     assert PERSON.encode() not in files
@@ -127,10 +131,12 @@ async def test_an_export_has_everything_of_one_person_and_nothing_of_others(cont
     async with httpx.AsyncClient(transport=transport, base_url="http://t", headers={"X-API-Key": API_KEY}) as client:
         told = await client.get(f"/api/v1/contacts/{PERSON}/export")
     lines = [json.loads(line) for line in told.text.splitlines()]
-    assert [line["kind"] for line in lines] == ["contact", "message", "message", "incoming", "incoming"]
+    assert [line["kind"] for line in lines] == [
+        "contact", "conversation", "message", "message", "incoming", "incoming",
+    ]  # fmt: skip
     assert (lines[0]["phone"], lines[0]["lid"]) == (PERSON, LID)
-    assert [line["content"]["text"] for line in lines[1:3]] == ["new secret", "old secret"]
-    assert {line["message"]["whatsapp_id"] for line in lines[3:]} == {"NEW3", "OLD1"}
+    assert [line["content"]["text"] for line in lines[2:4]] == ["new secret", "old secret"]
+    assert {line["message"]["whatsapp_id"] for line in lines[4:]} == {"NEW3", "OLD1"}
     assert OTHER not in told.text
 
 

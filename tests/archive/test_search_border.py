@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import psycopg
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.archive.history import BEGIN_MS, body_of, ended_message, found_ids, move, newest_first, put_into_redis
-from wa_orchestrator.archive.sqlite_archive import SqliteArchive
+from wa_orchestrator.archive.contract import Archive
+from wa_orchestrator.archive.factory import archive_for
 from wa_orchestrator.messages import message_search
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import ended_messages
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history import ended_messages
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.message_filters import ENDED_STATUSES, Filters
 
 STATUSES = sorted(ENDED_STATUSES)
@@ -71,10 +74,13 @@ FILTERS = st.fixed_dictionaries(
 
 
 @asynccontextmanager
-async def two_places(redis_url: str) -> AsyncIterator[tuple[Scripts, SqliteArchive]]:
+async def two_places(redis_url: str, database: dict[str, Any]) -> AsyncIterator[tuple[Scripts, Archive]]:
     redis = LineClient.from_url(redis_url, decode_responses=True)
+    if database:  # one for all examples: making a database takes longer than an example
+        with psycopg.connect(database["archive_url"]) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS wa_archive CASCADE")
     with tempfile.TemporaryDirectory() as home:
-        archive = SqliteArchive(Path(home) / "archive.sqlite")
+        archive = archive_for(Settings(data_dir=Path(home), **database))
         try:
             await redis.flushall()
             await archive.create()
@@ -85,20 +91,30 @@ async def two_places(redis_url: str) -> AsyncIterator[tuple[Scripts, SqliteArchi
 
 
 @given(stored_messages(), FILTERS, st.integers(1, 7), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pages_across_the_border_have_no_gap_and_no_repeat(
-    redis_url: str, stored: list[Stored], filters: dict[str, Any], limit: int, data: st.DataObject
+    redis_url: str,
+    database: dict[str, Any],
+    stored: list[Stored],
+    filters: dict[str, Any],
+    limit: int,
+    data: st.DataObject,
 ) -> None:
-    asyncio.run(_page_through(redis_url, stored, filters, limit, data))
+    asyncio.run(_page_through(redis_url, database, stored, filters, limit, data))
 
 
 async def _page_through(
-    redis_url: str, stored: list[Stored], asked: dict[str, Any], limit: int, data: st.DataObject
+    redis_url: str,
+    database: dict[str, Any],
+    stored: list[Stored],
+    asked: dict[str, Any],
+    limit: int,
+    data: st.DataObject,
 ) -> None:
     filters = Filters(**asked)
     messages = {each.message.id: each.message for each in stored}
     expected = [name for name in newest_first(messages) if filters.match(messages[name].record)]
-    async with two_places(redis_url) as (scripts, archive):
+    async with two_places(redis_url, database) as (scripts, archive):
         await put_into_redis(scripts, [each.message for each in stored if each.where != "archive"])
         await archive.put_messages([each.message for each in stored if each.where == "archive"])
         await archive.put_messages([_earlier(each.message) for each in stored if each.where == "both"])
@@ -122,9 +138,7 @@ def _earlier(message: MessageCopy) -> MessageCopy:
     return replace(message, fields={**message.fields, "status": "unknown"}, ended_at=message.ended_at - 5)
 
 
-async def test_a_thousand_messages_of_one_millisecond_are_paged_in_order(
-    scripts: Scripts, archive: SqliteArchive
-) -> None:
+async def test_a_thousand_messages_of_one_millisecond_are_paged_in_order(scripts: Scripts, archive: Archive) -> None:
     messages = {each.id: each for each in (ended_message(number << 40) for number in range(1, 1001))}
     await archive.put_messages(list(messages.values()))
     assert await found_ids(scripts, archive, limit=70) == newest_first(messages)
@@ -132,7 +146,7 @@ async def test_a_thousand_messages_of_one_millisecond_are_paged_in_order(
 
 
 async def test_words_are_found_whatever_their_case_and_accents_in_both_places(
-    scripts: Scripts, archive: SqliteArchive
+    scripts: Scripts, archive: Archive
 ) -> None:
     fresh, old = ended_message(1, body=body_of("Café in Straße 7")), ended_message(2, body=body_of("CAFE, strasse"))
     await put_into_redis(scripts, [fresh])
