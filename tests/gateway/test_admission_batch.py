@@ -1,13 +1,17 @@
 """Messages that arrive together share a script call, and each gets its own outcome."""
 
 import asyncio
+from collections.abc import Sequence
+
+import pytest
 
 from tests.gateway.conftest import Gate
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
-from wa_orchestrator.gateway.redis_access import Outcome
+from wa_orchestrator.gateway.redis_access import ADMIT, Outcome
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.redis_line import Command, OnReplies
 from wa_orchestrator.store.messages.admission import (
     MOST_AT_ONCE,
     UNCOUNTED,
@@ -33,7 +37,8 @@ def _redis(gate: Gate) -> BatchingRedis:
 
 
 async def _script_calls(gate: Gate) -> int:
-    return int((await gate.redis.info("commandstats"))["cmdstat_evalsha"]["calls"])
+    stats = await gate.redis.info("commandstats")
+    return sum(int(stats[f"cmdstat_{name}"]["calls"]) for name in ("eval", "evalsha") if f"cmdstat_{name}" in stats)
 
 
 async def test_what_comes_in_one_turn_of_the_loop_costs_one_call_and_keeps_its_order(gate: Gate) -> None:
@@ -54,9 +59,26 @@ async def test_what_became_of_each_is_told_also_when_one_is_broken(gate: Gate) -
     assert [type(each) for each in outcomes] == [Accepted, Broken, Accepted]
 
 
-async def test_rounds_that_redis_did_not_understand_are_sent_again_in_their_order(gate: Gate) -> None:
-    redis = _redis(gate)
+async def test_a_call_that_redis_did_not_understand_is_sent_again(gate: Gate) -> None:
     await gate.redis.script_flush()
+    outcomes = await _redis(gate).admit(UNCOUNTED, [_wanted(number) for number in range(MOST_AT_ONCE)])
+    assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(MOST_AT_ONCE))
+
+
+async def test_several_calls_keep_their_order_when_the_script_is_loaded_between_them(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = _redis(gate)
+    line = redis.scripts.line
+    _, text, *_ = redis.scripts.whole_command(ADMIT, [], [])
+    send = line.send
+
+    def send_and_load(commands: Sequence[Command], on_replies: OnReplies) -> None:
+        send(commands, on_replies)
+        send([("SCRIPT", "LOAD", text)], lambda _: None)
+
+    await gate.redis.script_flush()
+    monkeypatch.setattr(line, "send", send_and_load)
     outcomes = await redis.admit(UNCOUNTED, [_wanted(number) for number in range(3 * MOST_AT_ONCE)])
     assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(3 * MOST_AT_ONCE))
 

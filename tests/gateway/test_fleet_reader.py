@@ -9,9 +9,9 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import make_settings
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.gateway import fleet_reader
-from wa_orchestrator.gateway.fleet_reader import FleetReader, KnownSession
 from wa_orchestrator.gateway.redis_access import Command, PlainRedis
+from wa_orchestrator.gateway.senders import fleet_reader
+from wa_orchestrator.gateway.senders.fleet_reader import FleetReader, KnownSession
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import contacts, holds, queues
@@ -84,8 +84,8 @@ STEPS: list[Callable[[Scene], Awaitable[object]]] = [
     _released,
     _sent,
     _cancelled,
-    lambda scene: sessions.set_limits(scene.scripts, "w1", '{"per_day": 7}'),
-    lambda scene: sessions.set_limits(scene.scripts, "w1", "Asia/Jerusalem", field="timezone"),
+    lambda scene: sessions.change(scene.scripts, "w1", {"limits": '{"per_day": 7}'}),
+    lambda scene: sessions.change(scene.scripts, "w1", {"timezone": "Asia/Jerusalem"}),
     lambda scene: sessions.update(scene.scripts, "w1", SessionChanges(label="shop")),
     lambda scene: holds.put(scene.scripts, holds.Hold("all", scene.clock.now_ms + HOUR_MS, "x", "y")),
     lambda scene: contacts.lock(
@@ -168,7 +168,7 @@ async def test_what_was_not_read_because_of_an_outage_is_read_next_time(
     redis = CountingRedis(scene.scripts)
     reader = FleetReader(redis, make_settings(tmp_path))
     await reader.read()
-    await sessions.set_limits(scene.scripts, "w1", '{"per_day": 7}')
+    await sessions.change(scene.scripts, "w1", {"limits": '{"per_day": 7}'})
 
     async def fail(*_: object) -> None:
         raise OSError("Redis is away")

@@ -72,7 +72,7 @@ async def test_a_repeat_after_the_day_became_full_still_gets_its_answer(gates: O
 
 
 async def test_two_api_keys_do_not_share_their_idempotency_keys(gate: Gate) -> None:
-    from wa_orchestrator.domain.access import Scope
+    from wa_orchestrator.domain.access.permissions import Scope
     from wa_orchestrator.store.access import api_keys
 
     _, secret = await api_keys.create(gate.gateway.context.scripts, "crm", [Scope.SEND])

@@ -10,11 +10,12 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
+from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import message_index, open_messages, outbox, queues
-from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.message_keys import Place, counted_in
 from wa_orchestrator.store.messages.queues import Permit
 from wa_orchestrator.timestamps import iso
 
@@ -48,6 +49,15 @@ async def _fail(gate: Gate, message_id: str) -> None:
     await outbox.nack(
         gate.scripts, place, epoch=1, verdict=outbox.FailureVerdict(1, "NOT_ON_WHATSAPP", None), day="20250615"
     )
+
+
+async def _lose(gate: Gate, message_id: str) -> None:
+    """Have a message given up although it may have left."""
+    await _release(gate, message_id)
+    await gate.redis.hset(keys.session("w1"), "epoch", 1)
+    await outbox.claim(gate.scripts, "w1", phone=PHONE, epoch=1, lease_ms=60_000)
+    verdict = outbox.FailureVerdict(1, "NO_ACK", None, Doubt.RAISED)
+    await outbox.nack(gate.scripts, Place(message_id, PHONE, "w1"), epoch=1, verdict=verdict, day="20250615")
 
 
 async def _look(gate: Gate, message_id: str) -> dict[str, Any]:
@@ -138,6 +148,55 @@ async def test_a_retry_respects_an_opt_out(gate: Gate) -> None:
     await _fail(gate, message_id)
     await gate.redis.hset(keys.OPT_OUTS, "972511111111", "{}")
     response = await gate.client.post(f"/api/v1/messages/{message_id}/retry")
+    assert (response.status_code, code_of(response)) == (422, "OPTED_OUT")
+
+
+async def test_a_message_that_the_recipient_has_is_confirmed_once_and_audited(gate: Gate) -> None:
+    message_id = await _send(gate)
+    early = await gate.client.post(f"/api/v1/messages/{message_id}/confirm")
+    assert (early.status_code, code_of(early)) == (409, "NOT_UNKNOWN")
+    await _lose(gate, message_id)
+    for _ in range(2):
+        response = await gate.client.post(f"/api/v1/messages/{message_id}/confirm")
+        assert (response.status_code, response.json()["status"]) == (200, "sent")
+    assert [step["note"] for step in response.json()["timeline"]][-1] == "CONFIRMED"
+    assert response.json()["sentAt"] == iso(NOON_MS)
+    written = [(fields["action"], fields["target"]) for _, fields in await gate.redis.xrange(keys.AUDIT)]
+    assert written == [("message.confirm", message_id)]
+
+
+async def test_an_unconfirmed_message_is_sent_again_as_a_new_one_and_stays_as_it_is(gate: Gate) -> None:
+    old = await _send(gate, message="Your order is ready.", reference="order-1001")
+    early = await gate.client.post(f"/api/v1/messages/{old}/send-again")
+    assert (early.status_code, code_of(early)) == (409, "NOT_UNKNOWN")
+    await _lose(gate, old)
+    response = await gate.client.post(f"/api/v1/messages/{old}/send-again")
+    assert response.status_code == 202
+    told = response.json()
+    assert (told["warning"], "warnings" in told, bool(told["eta"])) == ("EARLIER_UNCONFIRMED", False, True)
+    new = await _look(gate, told["messageId"])
+    assert (new["status"], new["content"]["text"], new["sessionId"]) == ("queued", "Your order is ready.", "w1")
+    assert (new["messageId"] != old, new["reference"]) == (True, "order-1001")
+    assert (await _look(gate, old))["status"] == "unknown"
+    written = [(fields["action"], fields["target"]) for _, fields in await gate.redis.xrange(keys.AUDIT)]
+    assert written == [("message.again", old)]
+
+
+async def test_two_people_who_send_the_same_message_again_send_one_unless_it_was_cancelled(gate: Gate) -> None:
+    old = await _send(gate)
+    await _lose(gate, old)
+    copies = [(await gate.client.post(f"/api/v1/messages/{old}/send-again")).json()["messageId"] for _ in range(2)]
+    assert copies[0] == copies[1]
+    await gate.client.delete(f"/api/v1/messages/{copies[0]}")
+    third = (await gate.client.post(f"/api/v1/messages/{old}/send-again")).json()["messageId"]
+    assert third not in copies
+
+
+async def test_sending_again_respects_an_opt_out(gate: Gate) -> None:
+    old = await _send(gate)
+    await _lose(gate, old)
+    await gate.redis.hset(keys.OPT_OUTS, "972511111111", "{}")
+    response = await gate.client.post(f"/api/v1/messages/{old}/send-again")
     assert (response.status_code, code_of(response)) == (422, "OPTED_OUT")
 
 
@@ -287,11 +346,12 @@ async def test_emptying_a_queue_reaches_behind_any_number_of_others_that_are_not
     assert await gate.redis.llen(keys.GATEWAY_JOBS) == 10_002
 
 
-async def test_a_failed_message_is_found_behind_any_number_of_newer_ones(gate: Gate) -> None:
+async def test_a_failed_message_is_found_behind_any_number_of_newer_ones(gate: Gate, clock: Clock) -> None:
     await gate.add_session("w3", "972500000003")
     await gate.add_session("w4", "972500000004")
     failed = await _send(gate, reference="order-1")
     await _fail(gate, failed)
+    await clock.pass_ms(1000)
     for session in ("w1", "w3", "w4"):  # a queue takes a thousand
         message = {"sessionId": session, "message": "hi", "onLimit": "defer"}
         batch = [{"to": f"97252{number:07d}", **message} for number in range(500)]
@@ -404,7 +464,7 @@ async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_a
     await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "failed": 1})
     place = Place(await _send(gate), PHONE, "w1")
     for _ in range(2):
-        await queues.fail(gate.scripts, place, reason="NO_SENDER", counted=keys.stats_of_nobody("20250615"))
+        await queues.fail(gate.scripts, place, reason="NO_SENDER", counted=counted_in("", "20250615"))
     told = (await gate.client.get("/api/v1/stats", params={"days": 2})).json()
     counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "unknown": 0, "failedWithoutSender": 1}
     nothing = dict.fromkeys(counted, 0)

@@ -59,7 +59,7 @@ async def test_one_step_takes_one_batch(gates: OpenGate, clock: Clock, monkeypat
 
 
 async def test_a_message_that_came_back_to_life_is_not_erased(gate: Gate, clock: Clock) -> None:
-    from wa_orchestrator.store.messages import retention as erasing
+    from wa_orchestrator.store.history import retention as erasing
 
     message_id = await _ended(gate)
     await clock.pass_ms(91 * DAY_MS)

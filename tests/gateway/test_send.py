@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.domain import content
-from wa_orchestrator.domain.access import Only, Scope
-from wa_orchestrator.gateway.sender_pool import FRESH_S
+from wa_orchestrator.domain.access.permissions import Only, Scope
+from wa_orchestrator.domain.messages import content
+from wa_orchestrator.gateway.senders.sender_pool import FRESH_S
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.outcomes import Written

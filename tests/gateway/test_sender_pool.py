@@ -9,7 +9,7 @@ from tests.gateway.conftest import Gate, make_settings
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway.redis_access import PlainRedis
 from wa_orchestrator.gateway.replies import unavailable
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 
 
 async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(

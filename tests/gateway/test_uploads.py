@@ -30,10 +30,11 @@ async def test_a_raw_upload_can_be_sent(gate: Gate, tmp_path: Path) -> None:
     assert message.kind == "image"
     media = json.loads(message.body)["media"]
     assert media == {"upload": upload_id, "mimetype": "image/png", "filename": "cat.png", "caption": "A cat"}
-    found = uploads.open(make_settings(tmp_path), upload_id)
+    found = await uploads.open(make_settings(tmp_path), upload_id)
     assert found is not None
-    assert found.path.read_bytes() == PNG
-    assert found.path.stat().st_mode & 0o077 == 0
+    async with found.on_disk() as path:
+        assert path.read_bytes() == PNG
+        assert path.stat().st_mode & 0o077 == 0
 
 
 async def test_a_form_can_be_uploaded(gate: Gate) -> None:
@@ -83,9 +84,9 @@ async def test_an_upload_nobody_used_ends_and_a_used_one_stays(gates: OpenGate, 
         described = tmp_path / "uploads" / f"{name}.json"
         ends = described.stat().st_mtime - uploads.UNUSED_S - 60  # a day later
         os.utime(described, (ends, ends))
-    assert uploads.open(settings, unused) is None
-    assert uploads.sweep(settings) == 1
-    assert uploads.open(settings, used) is not None
+    assert await uploads.open(settings, unused) is None
+    assert await uploads.sweep(settings) == 1
+    assert await uploads.open(settings, used) is not None
     assert not list((tmp_path / "uploads").glob(f"{unused}*"))
 
 
@@ -95,12 +96,12 @@ async def test_halves_that_a_crash_left_are_swept_after_a_day(tmp_path: Path) ->
     directory.mkdir()
     half = directory / ("u_" + "1" * 32)
     half.write_bytes(b"x")
-    assert uploads.sweep(settings) == 0
+    assert await uploads.sweep(settings) == 0
     old = time.time() - uploads.UNUSED_S - 1
     os.utime(half, (old, old))
-    assert uploads.sweep(settings) == 1
+    assert await uploads.sweep(settings) == 1
 
 
 @pytest.mark.parametrize("name", ["../secret", "u_", "u_" + "g" * 32, "u_" + "0" * 32 + "/x", ""])
-def test_an_upload_id_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    assert uploads.open(make_settings(tmp_path), name) is None
+async def test_an_upload_id_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    assert await uploads.open(make_settings(tmp_path), name) is None

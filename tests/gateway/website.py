@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import datetime
 import ssl
+import struct
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,7 +22,30 @@ def _answer(status: str, body: bytes, *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
+def _png() -> bytes:
+    """A green square."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + b"\x10\xa0\x40" * 64) * 64
+    head = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
+    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+_HTML = "Content-Type: text/html; charset=utf-8"
+_ARTICLE = """<!doctype html><html><head><title>Ignored</title>
+<meta property="og:title" content="Spring &amp; summer"><meta content='What is
+new' name="description"><meta property="og:image" content="/picture.png"></head><body>…</body></html>"""
+
 PAGES = {
+    "/article": _answer("200 OK", _ARTICLE.encode(), _HTML),
+    "/title-only": _answer("200 OK", b"<title>A page\x00 of its own</title>", _HTML),
+    "/no-picture": _answer("200 OK", b"<title>Menu</title><meta property=og:image content='/menu.pdf'>", _HTML),
+    "/nothing": _answer("200 OK", b"<p>nothing</p>", _HTML),
+    "/hostile": _answer("200 OK", b"<meta " * 40_000 + b"<title>late</title>", _HTML),
+    "/picture.png": _answer("200 OK", _png(), "Content-Type: image/png"),
     "/menu.pdf": _answer("200 OK", b"%PDF-1.4 menu", "Content-Type: application/pdf"),
     "/elsewhere": _answer("302 Found", b"", "Location: /secret"),
     "/endless": _answer("200 OK", b"x" * 200_000, "Content-Type: image/png"),
