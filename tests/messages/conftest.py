@@ -11,7 +11,12 @@ import pytest
 from tests.conftest import Clock
 from tests.dispatcher.scenario import NOON, Scenario, settings, settle
 from wa_orchestrator.context import Context
-from wa_orchestrator.orchestrator.api import events, holds, limits, optouts, webhooks, worker_outbox
+from wa_orchestrator.orchestrator.api import contacts, groups, holds, media, message_acts, optouts, tag_limits, webhooks
+from wa_orchestrator.orchestrator.api.conversations import quick_replies
+from wa_orchestrator.orchestrator.api.conversations import routes as conversations
+from wa_orchestrator.orchestrator.api.events import routes
+from wa_orchestrator.orchestrator.api.sessions import limits
+from wa_orchestrator.orchestrator.api.workers import outbox
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
@@ -86,12 +91,20 @@ async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Mess
     context = scenario.context
     signals = OutboxSignals(held)
     routers = [
-        worker_outbox.WorkerOutboxRoutes(context, signals),
-        events.EventRoutes(context),
+        outbox.WorkerOutboxRoutes(context, signals),
+        routes.EventRoutes(context),
+        media.MediaRoutes(context),
+        message_acts.MessageActRoutes(context),
+        message_acts.ChatActRoutes(context),
+        groups.GroupRoutes(context),
         webhooks.WebhookRoutes(context),
         optouts.OptOutRoutes(context),
         holds.HoldRoutes(context),
+        conversations.ConversationRoutes(context),
+        contacts.ContactRoutes(context),
+        quick_replies.QuickReplyRoutes(context),
         limits.LimitRoutes(context),
+        tag_limits.TagLimitRoutes(context),
     ]
     transport = httpx.ASGITransport(app=make_app(context, routers))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

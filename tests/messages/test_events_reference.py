@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wa_orchestrator.domain.stream_events import ALERTS
-from wa_orchestrator.orchestrator.api import event_reference
+from wa_orchestrator.orchestrator.api.events import reference
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.texts.catalogue import languages
@@ -11,8 +11,8 @@ from wa_orchestrator.texts.catalogue import languages
 
 def test_the_page_of_events_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "events.md"
-    assert page.read_text("utf-8") == event_reference.render(), (
-        "run: python -m wa_orchestrator.orchestrator.api.event_reference > docs/events.md"
+    assert page.read_text("utf-8") == reference.render(), (
+        "run: python -m wa_orchestrator.orchestrator.api.events.reference > docs/events.md"
     )
 
 

@@ -9,14 +9,17 @@ from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator import audit_log
-from wa_orchestrator.domain import worker_event_parser
-from wa_orchestrator.domain import worker_events as events
-from wa_orchestrator.domain.worker_events import WorkerEvent
-from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
-from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
+from wa_orchestrator.domain.access.permissions import Scope, reach_of
+from wa_orchestrator.domain.workers import event_parser
+from wa_orchestrator.domain.workers import worker_events as events
+from wa_orchestrator.domain.workers.worker_events import WorkerEvent
+from wa_orchestrator.orchestrator.api.events import routes as event_routes
+from wa_orchestrator.orchestrator.api.workers.events import Handlers, OneStep
+from wa_orchestrator.orchestrator.messages import ban_hold, incoming_messages, link_history, receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.messages import open_messages
+from wa_orchestrator.web.auth import Caller
 
 _numbers = itertools.count(1)
 FRIEND = "97251000001"
@@ -24,10 +27,13 @@ HANDLERS: Handlers = {
     events.MessageSent: OneStep(receipts.on_message_sent),
     events.MessageReceipt: OneStep(receipts.on_message_status),
     events.MessageFailed: receipts.on_message_failed,
-    events.IncomingMessage: OneStep(incoming.on_message_received),
-    events.UndecryptableMessage: incoming.on_message_undecryptable,
-    events.IdentityChanged: incoming.on_identity_changed,
-    events.AccountLimits: incoming.on_account_limits,
+    events.IncomingMessage: OneStep(incoming_messages.on_message_received),
+    events.UndecryptableMessage: incoming_messages.on_message_undecryptable,
+    events.IdentityChanged: incoming_messages.on_identity_changed,
+    events.SentElsewhere: incoming_messages.on_sent_elsewhere,
+    events.Call: incoming_messages.on_call,
+    events.AccountLimits: incoming_messages.on_account_limits,
+    events.LinkHistory: link_history.on_link_history,
 }
 
 
@@ -38,7 +44,7 @@ async def tell(
     raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
     if sequence is not None:
         raw["sequence"] = sequence
-    event = worker_event_parser.parse(raw)
+    event = event_parser.parse(raw)
     handler = HANDLERS[type(event.payload)]
     if isinstance(handler, OneStep):
         delivery = EventDelivery("w1", 1, f"evt_{next(_numbers)}", b"", 60_000)
@@ -113,6 +119,8 @@ async def test_a_message_that_came_meanwhile_is_not_told_as_unreadable(api: Mess
 
 
 async def test_a_number_that_changed_hands_is_told_once_and_is_a_new_contact(api: MessageApi) -> None:
+    await api.released(to=FRIEND)
+    assert await api.worker().claim()
     await says(api, "hello")
     for _ in range(2):
         await tell(api, "CONTACT_IDENTITY_CHANGED", phone=FRIEND, oldLid="77001@lid", newLid="88002@lid")
@@ -381,3 +389,102 @@ async def test_the_presets_are_listed(api: MessageApi) -> None:
     assert listed["preset"] == "standard"
     assert listed["presets"]["conservative"]["hot"]["perDay"] == 200
     assert listed["inForce"]["cold"]["pauseMaxMs"] == 8000
+
+
+async def test_what_the_owner_sends_from_the_phone_counts_for_the_pace_and_moves_the_conversation(
+    api: MessageApi,
+) -> None:
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND}
+    for _ in range(2):
+        await tell(
+            api, "MESSAGE_SENT_ELSEWHERE", whatsappId="3A1", kind="text", text="hi", at=1_750_000_000_000, **person
+        )
+    (told,) = await api.scenario.events("message.sent_elsewhere")
+    assert told["contact_phone"] == FRIEND
+    assert await api.context.redis.zcard(keys.sent(PHONE)) == 1
+    assert await api.context.redis.get(keys.affinity(FRIEND)) == "w1"
+    assert not await api.context.redis.sismember(keys.contacts(PHONE), FRIEND)
+
+
+async def test_a_message_of_another_session_of_the_same_phone_is_not_reported_as_sent_elsewhere(
+    api: MessageApi,
+) -> None:
+    message = await api.released(to=FRIEND)
+    name = "3EB0" + message[2:].upper()
+    to: dict[str, Any] = {"from": f"{FRIEND}@lid"}
+    await tell(api, "MESSAGE_SENT_ELSEWHERE", whatsappId=name, kind="text", text="hi", at=1, **to)
+    assert await api.scenario.events("message.sent_elsewhere") == []
+
+
+@pytest.mark.parametrize("kind", ["button_answer", "list_answer", "edit"])
+async def test_a_stop_word_opts_out_also_as_a_button_a_row_or_an_edit(api: MessageApi, kind: str) -> None:
+    about: dict[str, Any] = {"target": {"whatsappId": "3A"}} if kind == "edit" else {"choice": "b1"}
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND}
+    await tell(api, "MESSAGE_RECEIVED", whatsappId="ABC", kind=kind, text="Stop", at=1, **person, **about)
+    assert await api.scenario.events("contact.opted_out")
+
+
+async def test_an_edit_and_a_deletion_are_events_of_their_own(api: MessageApi) -> None:
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "target": {"whatsappId": "3A"}}
+    await tell(api, "MESSAGE_RECEIVED", whatsappId="E", kind="edit", text="new", at=1, **person)
+    await tell(api, "MESSAGE_RECEIVED", whatsappId="D", kind="deletion", at=1, **person)
+    assert len(await api.scenario.events("message.edited")) == 1
+    assert len(await api.scenario.events("message.deleted")) == 1
+    assert await api.scenario.events("message.received") == []
+
+
+async def test_a_call_and_its_end_are_each_reported_once(api: MessageApi) -> None:
+    person: dict[str, Any] = {"from": "77001@lid", "phone": FRIEND, "at": 1, "callId": "c1", "video": True}
+    for status in ("offered", "offered", "missed", "missed"):
+        await tell(api, "CALL", status=status, **person)
+    assert len(await api.scenario.events("call.received")) == 1
+    (ended,) = await api.scenario.events("call.ended")
+    assert (ended["outcome"], ended["video"], ended["contact_phone"]) == ("missed", "true", FRIEND)
+
+
+async def amends(api: MessageApi, kind: str, target: str, name: str, **changes: object) -> None:
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, **changes}
+    await tell(api, "MESSAGE_RECEIVED", whatsappId=name, kind=kind, at=1, target={"whatsappId": target}, **person)
+
+
+@pytest.mark.parametrize(("kind", "event"), [("edit", "message.edited"), ("deletion", "message.deleted")])
+async def test_nobody_changes_what_we_or_somebody_else_wrote(api: MessageApi, kind: str, event: str) -> None:
+    ours = "3EB0" + (await api.released(to=FRIEND))[2:].upper()
+    await says(api, "the price is 100", "THEIRS", phone="97251000002", lid="77002@lid")
+    await amends(api, kind, ours, "E1")
+    await amends(api, kind, "THEIRS", "E2")
+    assert await api.scenario.events(event) == []
+    await amends(api, kind, "THEIRS", "E3", phone="97251000002")
+    assert len(await api.scenario.events(event)) == 1
+
+
+async def test_an_admin_of_a_group_deletes_what_another_wrote(api: MessageApi) -> None:
+    await says(api, "spam", "THEIRS", phone="97251000002", lid="77002@lid", group="1-2@g.us")
+    await amends(api, "deletion", "THEIRS", "D1", group="1-2@g.us")
+    assert len(await api.scenario.events("message.deleted")) == 1
+
+
+async def test_half_an_emoji_of_a_stranger_does_not_stop_the_messages_after_it(api: MessageApi) -> None:
+    await says(api, "\ud83d", "E1")
+    await says(api, "next", "E2")
+    assert len(await api.scenario.events("message.received")) == 2
+
+
+async def test_a_caller_that_is_limited_to_other_sessions_hears_of_no_call_and_of_no_message(api: MessageApi) -> None:
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND}
+    await says(api, "hello", "ABC")
+    await amends(api, "edit", "ABC", "E1")
+    await amends(api, "deletion", "ABC", "D1")
+    await tell(api, "MESSAGE_SENT_ELSEWHERE", whatsappId="3A1", kind="text", text="hi", at=1, **person)
+    for status in ("offered", "missed"):
+        await tell(api, "CALL", status=status, callId="c1", at=1, **person)
+
+    async def heard(*sessions: str) -> list[str]:
+        caller = Caller("k_1", frozenset({Scope.READ}), reach=reach_of(sessions, ()))
+        found, _, _ = await event_routes.page(api.context, caller, "0", ("message.*", "call.*"), 100)
+        return [each["type"] for each in found]
+
+    assert await heard("w2") == []
+    assert await heard("w1") == [
+        "message.received", "message.edited", "message.deleted", "message.sent_elsewhere", "call.received", "call.ended",
+    ]  # fmt: skip

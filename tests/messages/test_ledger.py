@@ -20,12 +20,13 @@ import httpx
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
+from tests.chaos import Record
 from tests.dispatcher.scenario import Scenario
 from tests.messages.conftest import secured
 from tests.waiting import until
 from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.orchestrator.api import worker_outbox
+from wa_orchestrator.orchestrator.api.workers import outbox
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
@@ -60,7 +61,7 @@ class World:
 
     scenario: Scenario
     client: httpx.AsyncClient
-    dice: random.Random = field(default_factory=lambda: random.Random(11))
+    dice: random.Random = field(default_factory=lambda: random.Random(int(os.environ.get("CHAOS_SEED", "11"))))
     told: dict[str, tuple[int, str]] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     crashes: int = 0
@@ -186,7 +187,9 @@ class World:
         return len(self.told) == PHONES * EACH == sum(int(counts.get(name, 0)) for name in ENDED)
 
 
-async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_path: Path) -> None:
+async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(
+    tmp_path: Path, record_property: Record
+) -> None:
     server = EmbeddedRedis(tmp_path)
     await server.start()
     pool = BlockingConnectionPool.from_url(server.url, decode_responses=True, max_connections=60, timeout=5)
@@ -195,7 +198,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
     scenario = Scenario(Scripts(redis), settings)
     context = scenario.context
-    transport = httpx.ASGITransport(app=make_app(context, [worker_outbox.WorkerOutboxRoutes(context)]))
+    transport = httpx.ASGITransport(app=make_app(context, [outbox.WorkerOutboxRoutes(context)]))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=30) as client:
         world = World(scenario, client)
         fleet = {f"w{n}": f"972500000{n:03d}" for n in range(PHONES)}
@@ -221,6 +224,10 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     await redis.aclose()
     await server.stop()
     expired = sum(note == "LEASE_EXPIRED" for story in stories for _, _, note in story)
+    record_property("messages", len(world.told))
+    record_property("kills", 1)  # Redis; workers here are small, and their deaths are played
+    record_property("played_crashes", world.crashes)
+    record_property("fenced", world.fenced)
     judge(world, statuses, expired)
 
 

@@ -1,7 +1,7 @@
 """The radar adds up what the sessions met: since when, and how many of all."""
 
 from tests.messages.conftest import MessageApi
-from wa_orchestrator.domain import worker_event_parser
+from wa_orchestrator.domain.workers import event_parser
 from wa_orchestrator.orchestrator.api.radar import view
 from wa_orchestrator.orchestrator.messages import drift_reports
 from wa_orchestrator.store import records
@@ -11,7 +11,7 @@ from wa_orchestrator.store.events import drift
 async def met(api: MessageApi, session: str, *shapes: str) -> None:
     told = [{"shape": shape, "count": 2, "firstAt": 1, "lastAt": 2} for shape in shapes]
     raw = {"sessionId": session, "type": "PROTOCOL_DRIFT", "timestamp": 1, "epoch": 1, "data": {"shapes": told}}
-    event = worker_event_parser.parse(raw)
+    event = event_parser.parse(raw)
     known = await records.session(api.context.scripts, session)
     assert known is not None
     await drift_reports.on_protocol_drift(api.context, known, event)  # type: ignore[arg-type]

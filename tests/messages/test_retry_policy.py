@@ -1,6 +1,6 @@
 """The setting MAX_ATTEMPTS alone decides how often a message is tried, and the backoff grows to its end."""
 
-from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.orchestrator.messages.retry_policy import verdict
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import Message

@@ -8,7 +8,7 @@ import uvicorn
 
 from tests.messages.conftest import API_KEY, PHONE, MessageApi
 from tests.waiting import until
-from wa_orchestrator.orchestrator.api import events
+from wa_orchestrator.orchestrator.api.events import routes
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.web.app import make_app
@@ -17,7 +17,7 @@ from wa_orchestrator.web.app import make_app
 async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
     tail = Tail(api.context.scripts)
-    app = make_app(api.context, [events.EventRoutes(api.context, tail)])
+    app = make_app(api.context, [routes.EventRoutes(api.context, tail)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"

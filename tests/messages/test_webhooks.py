@@ -15,12 +15,12 @@ from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
 from tests.orchestrator.fakes import Teller
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.domain.access import Scope
+from wa_orchestrator.domain.access.permissions import Scope
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
-from wa_orchestrator.domain.worker_events import IncomingMessage
-from wa_orchestrator.orchestrator.api import events as events_api
-from wa_orchestrator.orchestrator.api import worker_events
-from wa_orchestrator.orchestrator.messages import incoming
+from wa_orchestrator.domain.workers.worker_events import IncomingMessage
+from wa_orchestrator.orchestrator.api.events import routes as events_api
+from wa_orchestrator.orchestrator.api.workers import events as worker_events
+from wa_orchestrator.orchestrator.messages import incoming_messages
 from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, WebhookDeliverer
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.events import event_stream
@@ -109,6 +109,26 @@ async def test_the_secret_is_shown_once_and_only_administrators_see_webhooks(
     assert [each["id"] for each in listed.json()["webhooks"]] == [hook["id"]]
     assert hook["secret"] not in listed.text
     assert (await api.client.get("/api/v1/webhooks", headers={"X-API-Key": "wrong"})).status_code == 401
+
+
+async def test_a_webhook_is_changed_without_losing_its_secret_or_what_waits(
+    api: MessageApi, receiver: Receiver
+) -> None:
+    hook, path = await add(api, receiver, "session.*"), "/api/v1/webhooks/"
+    body = {"events": ["message.queued"], "sessions": ["w1"], "labels": ["haifa"]}
+    changed = (await api.client.patch(path + hook["id"], json=body)).json()
+    assert {name: changed[name] for name in body} == body
+    assert changed["url"] == receiver.url
+    assert "secret" not in changed
+    lifted = (await api.client.patch(path + hook["id"], json={"labels": []})).json()
+    assert (lifted["sessions"], lifted["labels"]) == (["w1"], [])
+    await api.released(to="97251000001")
+    await deliver(WebhookDeliverer(api.context))
+    [(headers, text)] = receiver.got
+    assert Verifier(hook["secret"]).verify(text, headers)["type"] == "message.queued"
+    refused = await api.client.patch(path + hook["id"], json={"url": "ftp://crm.example.com"})
+    assert refused.status_code == 422
+    assert (await api.client.patch(path + "wh_000000000000", json=body)).json()["error"]["code"] == "NO_SUCH_WEBHOOK"
 
 
 def _verifies(secret: str, delivered: tuple[dict[str, str], str]) -> bool:
@@ -331,7 +351,7 @@ async def test_a_contact_has_its_phone_and_its_lid_in_every_event(api: MessageAp
 async def _reported(api: MessageApi, receiver: Receiver, **content: object) -> dict[str, Any]:
     """A worker reports a message, signed as a worker signs; the data that the webhook gets."""
     await add(api, receiver, "message.received")
-    received = worker_events.OneStep(incoming.on_message_received)
+    received = worker_events.OneStep(incoming_messages.on_message_received)
     app = make_app(api.context, [worker_events.WorkerEventRoutes(api.context, {IncomingMessage: received})])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         person = {"from": "77001@lid", "phone": "97251000001", "lid": "77001@lid"}
