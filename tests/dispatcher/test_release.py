@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
 from wa_orchestrator.dispatcher import due_phones
-from wa_orchestrator.domain import retry
+from wa_orchestrator.domain.messages import retry
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.messages import contacts
 
@@ -99,7 +99,7 @@ async def test_a_message_without_any_sender_fails_and_says_so_and_counts_once_am
     await asyncio.gather(scenario.dispatcher().router.step(), scenario.dispatcher().router.step())
     await settle(scenario.dispatcher())
     assert (await scenario.status(message), await scenario.reason(message)) == ("failed", "NO_SENDER")
-    assert await scenario.scripts.redis.hgetall(keys.stats_of_nobody("20250615")) == {"failed": "1"}
+    assert await scenario.scripts.redis.hgetall(keys.day_stats("20250615")) == {"failed": "1", "all:failed": "1"}
 
 
 async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(scenario: Scenario) -> None:

@@ -161,7 +161,7 @@ async def test_a_retry_of_a_claimed_message_leaves_from_no_other_phone_unless_it
 ) -> None:
     message = await tried(scenario, clock)
     await scenario.connect("other", B)
-    await queues.fail(scenario.scripts, Place(message, A, "w1"), reason="NO_ACK", counted="stats")
+    await queues.fail(scenario.scripts, Place(message, A, "w1"), reason="NO_ACK", counted=("stats", "totals"))
     await sessions.remove(scenario.scripts, "w1", proxy="p_w1", phone=A)
     await retry(scenario, message)
     assert await scenario.claim("other", B) is None
