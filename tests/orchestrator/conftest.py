@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN, API_KEY, FakeCheck, FakeRunner, Teller
 from wa_orchestrator.context import Context, make_context
-from wa_orchestrator.domain.proxy import Patience
-from wa_orchestrator.orchestrator import installation_check, service
+from wa_orchestrator.domain.proxies.proxy_health import Patience
+from wa_orchestrator.orchestrator import installation_check, leader_lease, service
 from wa_orchestrator.orchestrator.proxies import health as proxy_health
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.settings import Settings
@@ -38,6 +38,12 @@ def quiet() -> Iterator[None]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Confirm failed checks at once, and wait for no traffic."""
     monkeypatch.setattr(proxy_health, "PATIENCE", Patience(confirm_ms=0, traffic_due_ms=0))
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a leader lead for the whole test: these renew its lease only now and then, and the machine may be busy."""
+    monkeypatch.setattr(leader_lease, "LEASE_MS", 600_000)
 
 
 Usage = namedtuple("Usage", "total used free")

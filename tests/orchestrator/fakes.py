@@ -12,8 +12,8 @@ import httpx
 from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed

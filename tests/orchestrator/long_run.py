@@ -18,8 +18,8 @@ from redis.asyncio import Redis
 from tests.conftest import HELD_CLOCK, Clock
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive, part
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.proxy import ProxyFailure
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
 from wa_orchestrator.orchestrator import installation_check, service
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies

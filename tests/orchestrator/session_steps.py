@@ -10,7 +10,7 @@ import httpx
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.context import Context, make_context
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, records

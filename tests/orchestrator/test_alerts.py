@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import PHONE, linked, now
+from wa_orchestrator.domain.stream_events import CampaignChanged, EventType, ProxyPoolChanged
 from wa_orchestrator.orchestrator.notifications import alert_texts, lasting_troubles
 from wa_orchestrator.orchestrator.notifications.alert_channels import telegram_channel, webhook_channel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
@@ -17,8 +18,8 @@ from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.daily_summary import emit_when_due
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
-from wa_orchestrator.store import keys
-from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.events.webhooks import Webhook
 
 
@@ -211,6 +212,29 @@ async def test_the_day_is_summed_up_once_at_eight_local_time(
     text = alert_texts.text_of([summary], "en")
     assert text.startswith("📊 Daily summary — 1 of 1 sessions are connected.")
     assert text.endswith("Waiting now: 1586."), "as the dashboard counts: also what waits for another day"
+
+
+async def test_an_alert_of_a_proxy_has_its_name_where_it_has_one(control: Orchestrator, receiver: Receiver) -> None:
+    alerts, scripts = Alerts(control.context, [receiver], gap_s=0), control.context.scripts
+    await alerts.step()
+    named, nameless = (each.id for each in (await records.proxies(scripts))[:2])
+    await control.context.redis.hset(keys.proxy(named), "name", "Frankfurt 1")
+    for proxy in (named, nameless):
+        await event_stream.emit(scripts, EventType.PROXY_BAD, ProxyPoolChanged(proxy, "CHECK_FAILED"))
+    await alerts.step()
+    assert f"Proxy failed: Frankfurt 1, {nameless}" in alert_texts.text_of(receiver.taken[0], "en")
+
+
+async def test_an_alert_of_a_campaign_has_its_name_and_leads_to_it(control: Orchestrator, receiver: Receiver) -> None:
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    await control.context.redis.hset(keys.campaign("c_1"), mapping={"id": "c_1", "name": "Spring", "state": "paused"})
+    paused = CampaignChanged("c_1", "paused", "BAN_SIGNAL")
+    await event_stream.emit(control.context.scripts, EventType.CAMPAIGN_PAUSED_ITSELF, paused)
+    await alerts.step()
+    text = alert_texts.text_of(receiver.taken[0], "en", "https://wa.example.com")
+    assert text.startswith("⏸️ A campaign paused by itself and waits for you: Spring — WhatsApp banned or restricted")
+    assert text.endswith("\nhttps://wa.example.com/campaigns/c_1")
 
 
 async def test_a_queue_of_days_and_a_webhook_that_keeps_failing_are_one_alert_each_until_they_are_over(

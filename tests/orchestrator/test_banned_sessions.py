@@ -9,8 +9,8 @@ import pytest
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import PHONE, code_of, linked, now, provision
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import ban_end
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher

@@ -5,6 +5,7 @@ from unittest.mock import AsyncMock
 
 import httpx
 import pytest
+from structlog.testing import CapturingLogger
 
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
@@ -24,11 +25,11 @@ from tests.orchestrator.session_steps import (
     relinked,
     started,
 )
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.routing import Pin
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.messages.sender_policy import Pin
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission, queues
@@ -49,6 +50,18 @@ async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_tempora
     assert await redis.smembers(keys.SESSIONS_ACTIVE) == {"s1"}
     shown = (await api.get("/api/sessions/s1/status")).json()
     assert (shown["status"], shown["phone"], shown["reason"], shown["trust"]) == ("connected", PHONE, None, "cold")
+
+
+async def test_a_scan_is_a_line_of_the_log_without_the_proxys_password(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CapturingLogger()
+    monkeypatch.setattr(phone_binding, "log", log)
+    await started(control, api)
+    await teller.connected("s1", PHONE)
+    (line,) = [call for call in log.calls if call.args == ("session.connected",)]
+    assert (line.kwargs["session"], line.kwargs["phone"]) == ("s1", PHONE), "rendered by its last four digits"
+    assert "canary-password" not in str(log.calls)
 
 
 async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_the_server_dies_in_between(

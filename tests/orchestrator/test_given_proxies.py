@@ -8,8 +8,8 @@ import httpx
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import GIVEN, PHONE, code_of, confirmed, linked, now, provision, started
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.store import keys

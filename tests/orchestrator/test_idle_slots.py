@@ -5,7 +5,7 @@ import httpx
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import GIVEN, IDS, OTHER, PHONE, condemned, delete, fill, linked, now, started
 from tests.orchestrator.test_proxies import url_of
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler

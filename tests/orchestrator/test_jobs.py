@@ -10,11 +10,14 @@ from redis.asyncio import Redis
 from tests.orchestrator.fakes import FakeCheck
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.jobs import Job
+from wa_orchestrator.domain.sessions.version_recovery import RETRY_AFTER_MS
 from wa_orchestrator.orchestrator.job_runs import JobRequests, RecordedStep
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
 from wa_orchestrator.store.backups.runs import EndedRun
+from wa_orchestrator.store.sessions import client_version
+from wa_orchestrator.timestamps import iso
 
 
 async def test_every_job_is_listed_with_its_time_and_those_that_failed_come_first(
@@ -91,8 +94,31 @@ async def test_every_job_can_be_run_by_hand(
     await by_hand.step()  # type: ignore[attr-defined]
     found = await jobs.states(context.scripts)
     assert {job: state.runs[0].error for job, state in found.items() if state.runs} == {
-        Job.ARCHIVE: "", Job.PROXY_CHECKS: "", Job.SUMMARY: "", Job.TRASH: "",
+        Job.ARCHIVE: "", Job.PROXY_CHECKS: "", Job.SUMMARY: "", Job.TRASH: "", Job.VERSION: "",
     }  # fmt: skip
     entries: Any = await redis.xrange("events")
     (summary,) = [fields for _, fields in entries if fields["type"] == "summary.daily"]
     assert json.loads(summary["details"])["sessions"] == 0
+
+
+async def test_the_version_job_tells_the_newest_version_who_was_refused_and_when_one_tries(
+    api: httpx.AsyncClient, control: Orchestrator, context: Context, redis: Redis
+) -> None:
+    before = (await api.get("/api/v1/jobs")).json()["clientVersion"]
+    assert before == {"newest": None, "acceptedAt": None, "refused": 0, "nextTrialAt": None, "expiresAt": None}
+    await client_version.record_login(context.scripts, "worker_1", 1_023_456_789)
+    await client_version.record_login(context.scripts, "worker_2", 1_000_000_000)
+    refused_at = await context.scripts.now_ms()
+    outdated: Any = {"id": "worker_3", "status": "failed", "reason": "CLIENT_OUTDATED", "wanted": "running"}
+    outdated["changed_at"] = refused_at
+    await redis.hset("session:worker_3", mapping=outdated)
+    await redis.sadd("sessions:all", "worker_3")
+    job = next(each for each in control.loops if getattr(each, "name", "") == "version_recovery")
+    await job.step()  # type: ignore[attr-defined]
+    answer = (await api.get("/api/v1/jobs")).json()
+    told = answer["clientVersion"]
+    assert (told["newest"], told["refused"]) == (1_023_456_789, 1)
+    assert told["nextTrialAt"] == iso(refused_at + RETRY_AFTER_MS)
+    row = next(each for each in answer["jobs"] if each["name"] == "version")
+    assert row["last"]["error"] is None
+    assert row["nextAt"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -11,9 +12,12 @@ import pytest
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, linked, now, started
 from tests.runner.faulty_runner import FaultyRunner, RunnerFault
+from tests.waiting import until
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.domain.sessions.session import Event, State
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator import leader_lease
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers import tokens
@@ -21,7 +25,7 @@ from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Liveness, Watchdog, assess
-from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store import keys, leases, records, sessions
 from wa_orchestrator.store.outcomes import Removed
 from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import CONTROL_LEASE, commands
@@ -59,6 +63,93 @@ async def test_a_leader_that_lost_its_lease_without_noticing_can_start_nothing(
     assert control.lease.is_leader  # it believes so
     assert not await control.pool.start("s1")
     assert (runner.running, (await now(control.context, "s1")).epoch) == ({}, 0)
+
+
+async def test_a_leader_that_was_frozen_until_its_lease_ended_does_not_act_by_its_own_clock(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.lease.step()
+    assert control.lease.is_leader
+    woken_at = time.monotonic() + leader_lease.LEASE_MS / 1000
+    with monkeypatch.context() as frozen:
+        frozen.setattr(time, "monotonic", lambda: woken_at)
+        assert not control.lease.is_leader
+        assert not await control.pool.start("s1")  # although nobody else leads
+        waiting = asyncio.create_task(control.lease.acquired())
+        await control.lease.step()
+        await waiting
+        assert control.lease.is_leader
+    assert runner.running == {}
+
+
+@asynccontextmanager
+async def present(*orchestrators: Orchestrator) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Let these show that they live, as their loops do."""
+    tasks = [asyncio.create_task(each.lease.presence.run()) for each in orchestrators]
+    try:
+        for each in orchestrators:
+            await each.lease.presence.connected.wait()
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _nobody_listens(orchestrator: Orchestrator) -> bool:
+    return not await leases.is_present(orchestrator.context.scripts, orchestrator.lease._owner)
+
+
+async def test_a_killed_leader_is_succeeded_long_before_its_lease_ends_and_can_do_nothing_then(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    second = await another(control.context, runner)
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    async with present(control) as (life,):
+        await control.lease.step()
+        for _ in range(9):
+            await second.lease.step()
+        assert not second.lease.is_leader
+        life.cancel()
+        await until(lambda: _nobody_listens(control), "its connection is gone")
+        for _ in range(2):  # one that lost its connection for a moment goes on
+            await second.lease.step()
+        assert not second.lease.is_leader
+        await second.lease.step()
+        assert second.lease.is_leader
+    assert control.lease.is_leader  # by its own clock: it was no kill, and it has not asked yet
+    assert not await control.pool.start("s1")
+    await control.lease.step()
+    assert not control.lease.is_leader
+    assert await second.pool.start("s1")
+    assert len(runner.running) == 1
+
+
+async def test_a_leader_that_never_showed_itself_is_waited_for_until_its_lease_ends(
+    control: Orchestrator, runner: FakeRunner
+) -> None:
+    second = await another(control.context, runner)
+    await control.lease.step()
+    async with present(second):
+        for _ in range(9):
+            await second.lease.step()
+    assert (control.lease.is_leader, second.lease.is_leader) == (True, False)
+
+
+async def test_a_leader_that_lives_and_has_taken_a_new_lease_is_not_deposed_by_what_was_seen_of_the_old_one(
+    control: Orchestrator, runner: FakeRunner
+) -> None:
+    second = await another(control.context, runner)
+    async with present(control):
+        await control.lease.step()
+        await second.lease.step()
+    await until(lambda: _nobody_listens(control), "its connection is gone")
+    await control.lease.release()
+    await control.lease.step()  # another fencing number
+    for _ in range(9):
+        await second.lease.step()
+    assert (control.lease.is_leader, second.lease.is_leader) == (True, False)
 
 
 # -- reconcile --------------------------------------------------------------------------------------------------------
@@ -207,6 +298,9 @@ async def test_a_worker_that_cannot_be_started_is_given_up_in_the_end(
 ) -> None:
     runner.refuses = True
     await started(control, api)
+    for _ in range(MAX_RESTARTS):
+        await part(control, Reconciler).step()
+        await drive(control)
     assert (await now(control.context, "s1")).reason == "TOO_MANY_RESTARTS"
 
 
@@ -300,7 +394,8 @@ async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_
             judging = asyncio.create_task(part(control, Watchdog)._replace(await now(control.context, name)))
             await asyncio.sleep(0)
             if name == "speaks":
-                await control.context.redis.hset(keys.session(name), "last_ping_at", round(time.time() * 1000))
+                heard_at = await control.context.scripts.now_ms()
+                await control.context.redis.hset(keys.session(name), "last_ping_at", heard_at)
             else:
                 await control.pool.replace(await now(control.context, name), 0)
         await judging
@@ -546,6 +641,7 @@ async def test_a_start_that_lies_leaves_no_second_worker(
     await part(control, StartQueue).step()
     assert len(runner.running) == 1  # it runs, and nobody knows
     unruly.faults.clear()
+    await part(control, Reconciler).step()
     await drive(control)
     assert len(runner.running) == 1
     assert runner.epochs()["s1"] == (await now(control.context, "s1")).epoch
@@ -561,6 +657,45 @@ async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
         await part(control, Reconciler).step()
     await drive(control)
     assert len(runner.started) == 1
+
+
+async def test_a_worker_whose_node_is_lost_is_fenced_and_replaced(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, ExitWatcher).step()
+    assert (await now(control.context, "s1")).status == State.DISCONNECTED
+    assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
+    unruly.faults.clear()
+    await drive(control)
+    assert runner.epochs() == {"s1": (await now(control.context, "s1")).epoch}
+    assert len(runner.started) == 2
+
+
+async def test_a_lost_worker_that_a_new_server_finds_is_replaced_and_not_adopted(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    control.pool.workers.clear()
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, Reconciler).step()
+    assert (control.pool.workers, runner.running) == ({}, {})
+    unruly.faults.clear()
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+
+
+async def test_a_lost_worker_that_nobody_wants_is_not_replaced(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await transitions.apply(control.context, "s1", Event.LOGGED_OUT)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, ExitWatcher).step()
+    assert (runner.running, len(runner.started)) == ({}, 1)
 
 
 async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_tried(

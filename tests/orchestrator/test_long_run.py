@@ -17,8 +17,8 @@ from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import API_KEY
 from tests.orchestrator.long_run import PHONES, PROXIES, SESSIONS, TICK_S, URLS, Fault, Kind, Server, World, broken_laws
-from wa_orchestrator.domain.proxy import Patience
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.proxies.proxy_health import Patience
+from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of, text_of
 from wa_orchestrator.orchestrator.proxies import health

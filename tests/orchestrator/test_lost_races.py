@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.orchestrator.session_steps import now, started
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.proxies import placement

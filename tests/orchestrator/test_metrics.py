@@ -64,7 +64,12 @@ async def test_the_time_from_claim_to_acknowledgement_is_in_a_histogram(
 ) -> None:
     scripts = control.context.scripts
     now_ms = await scripts.now_ms()
-    await scripts.redis.hset(keys.message("m_1"), mapping={"released_at": now_ms - 6_200, "claimed_at": now_ms - 6_000})
+    instants: dict[Any, Any] = {
+        "accepted_at": now_ms - 40_000,
+        "released_at": now_ms - 6_200,
+        "claimed_at": now_ms - 6_000,
+    }
+    await scripts.redis.hset(keys.message("m_1"), mapping=instants)
     await emit(control, EventType.MESSAGE_SENT)
     await history.record(scripts)
     found = await scrape(api)
@@ -72,6 +77,34 @@ async def test_the_time_from_claim_to_acknowledgement_is_in_a_histogram(
     assert found["wa_message_ack_seconds_bucket", (("le", "+Inf"),)] == 1
     assert found["wa_message_ack_seconds_sum", ()] >= 6
     assert found["wa_message_claim_seconds_bucket", (("le", "0.25"),)] == 1
+    assert found["wa_message_wait_seconds_bucket", (("le", "30.0"),)] == 0
+    assert found["wa_message_wait_seconds_bucket", (("le", "60.0"),)] == 1
+
+
+async def test_a_message_is_not_late_before_its_own_time(control: Orchestrator, api: httpx.AsyncClient) -> None:
+    scripts = control.context.scripts
+    now_ms = await scripts.now_ms()
+    instants: dict[Any, Any] = {
+        "accepted_at": now_ms - 9_000_000,
+        "due_at": now_ms - 1_000,
+        "released_at": now_ms - 900,
+    }
+    await scripts.redis.hset(keys.message("m_1"), mapping=instants)
+    await emit(control, EventType.MESSAGE_SENT)
+    await history.record(scripts)
+    assert (await scrape(api))["wa_message_wait_seconds_bucket", (("le", "0.1"),)] == 1
+
+
+async def test_the_age_of_the_queue_is_that_of_the_oldest_message_that_may_leave(
+    control: Orchestrator, api: httpx.AsyncClient
+) -> None:
+    scripts = control.context.scripts
+    now_ms = await scripts.now_ms()
+    assert (await scrape(api))["wa_queue_oldest_seconds", ()] == 0
+    for name, age_ms, due_at in (("m_later", 500_000, now_ms + 60_000), ("m_old", 90_000, 0), ("m_new", 1_000, 0)):
+        await scripts.redis.zadd(keys.STATUSES, {f":queued {now_ms - age_ms} {name}": 0})
+        await scripts.redis.hset(keys.message(name), mapping={"due_at": due_at})
+    assert 90 <= (await scrape(api))["wa_queue_oldest_seconds", ()] < 400
 
 
 async def test_a_phone_that_no_dispatcher_serves_is_overdue(control: Orchestrator, api: httpx.AsyncClient) -> None:
@@ -130,6 +163,11 @@ async def test_every_metric_of_the_page_exists(control: Orchestrator, api: httpx
     declared = named((await api.get("/metrics")).text)
     told = {name for name in named(page) if name != "process_"}
     assert {name for name in told if name not in declared and name.removesuffix("_total") not in declared} == set()
+
+
+def test_no_rule_matches_a_number_by_its_labels() -> None:
+    """Prometheus refuses the whole file for one: only vectors have labels."""
+    assert not re.search(r"\d\s*[-+*/<>]\s*(ignoring|on)\s*\(", RULES.read_text())
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")

@@ -8,11 +8,12 @@ import pytest
 
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import code_of, linked, now
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.simulator.protocol.passkey import Passkey
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import event_stream
 
 PATH = "/api/sessions/s1/passkey"
 CHALLENGE = "Q0hBTExFTkdF"
@@ -78,6 +79,17 @@ async def test_a_wrong_answer_is_named_and_not_used_up(
     assert (await api.post(PATH, json=signed())).status_code == 200
 
 
+async def test_the_request_after_a_refused_answer_says_why_it_is_asked_again(
+    api: httpx.AsyncClient, teller: Teller, asked: None
+) -> None:
+    assert (await api.get(PATH)).json()["reason"] is None
+    await teller.tell("s1", "PASSKEY", {"stage": "failed", "reason": "rejected", "retry": "new"})
+    options = json.dumps({"challenge": "bmV3", "rpId": "whatsapp.com"})
+    await teller.tell("s1", "PASSKEY", {"stage": "required", "options": options, "expiresAt": 1_900_000_000_000})
+    shown = (await api.get(PATH)).json()
+    assert (shown["stage"], shown["reason"]) == ("required", "rejected")
+
+
 async def test_codes_are_compared_by_a_person_where_whatsapp_wants_it(
     api: httpx.AsyncClient, teller: Teller, asked: None, called: list[dict[str, Any]]
 ) -> None:
@@ -87,6 +99,20 @@ async def test_codes_are_compared_by_a_person_where_whatsapp_wants_it(
     assert called == []
     assert (await api.post(f"{PATH}/confirm")).status_code == 200
     assert called == [{"session": "s1", "kind": "passkey"}]
+
+
+async def test_every_step_is_an_event_without_the_request_or_the_code(
+    control: Orchestrator, teller: Teller, asked: None
+) -> None:
+    await teller.tell("s1", "PASSKEY", {"stage": "sent"})
+    await teller.tell("s1", "PASSKEY", {"stage": "confirm", "code": "PYSL-SH11", "auto": False})
+    await teller.tell("s1", "PASSKEY", {"stage": "failed", "reason": "rejected", "retry": "new"})
+    entries = await event_stream.read(control.context.scripts, most=1000)
+    told = [each.fields for each in entries if each.fields["type"] == "session.passkey"]
+    assert [(each["session"], each["stage"], each.get("reason")) for each in told] == [
+        ("s1", "required", None), ("s1", "sent", None), ("s1", "confirm", None), ("s1", "failed", "rejected"),
+    ]  # fmt: skip
+    assert not any(secret in json.dumps(told) for secret in (CHALLENGE, "PYSL"))
 
 
 async def test_a_request_ends_with_its_worker_and_with_the_link(

@@ -4,7 +4,7 @@ import httpx
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import PHONE, linked, now
-from wa_orchestrator.domain.retry import MOST_CRASHES
+from wa_orchestrator.domain.messages.retry import MOST_CRASHES
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher

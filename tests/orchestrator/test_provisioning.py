@@ -20,7 +20,7 @@ from tests.orchestrator.session_steps import (
     provision,
     started,
 )
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import worker_spec

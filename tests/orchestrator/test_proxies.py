@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from tests.orchestrator.session_steps import IDS, PHONE, code_of, condemned, linked, now, started
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.session import Event, Reason
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
+from wa_orchestrator.domain.sessions.session import Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.proxies import placement, socks_check

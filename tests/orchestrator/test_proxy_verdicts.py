@@ -11,7 +11,7 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import IDS, another, condemned, linked, now
 from tests.orchestrator.test_proxies import blame, judged
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.proxy import Patience
+from wa_orchestrator.domain.proxies.proxy_health import Patience
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of, text_of
 from wa_orchestrator.orchestrator.proxies import health
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies

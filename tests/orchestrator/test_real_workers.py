@@ -1,5 +1,6 @@
 """The control plane with real workers, a simulated WhatsApp and real SOCKS5 proxies, judged by what these saw."""
 
+import functools
 import os
 import random
 import shutil
@@ -121,6 +122,8 @@ def shake(product: Product, ids: list[str], times: int, dice: random.Random) -> 
     for name in ids:
         product.api.post(f"/api/sessions/{name}/start")  # forgives what was before
     for _ in range(times):
+        victim = None
+        lines = line_numbers(product)
         match dice.choice(["kill", "kill", "restart", "restart", "server term", "server kill"]):
             case "kill":
                 workers = {name: each for name, each in product.workers().items() if killed[name] < MAX_RESTARTS}
@@ -129,16 +132,31 @@ def shake(product: Product, ids: list[str], times: int, dice: random.Random) -> 
                     killed[victim] += 1
                     os.kill(workers[victim]["pid"], signal.SIGKILL)
             case "restart":
-                name = dice.choice(ids)
-                killed[name] = 0
-                product.api.post(f"/api/sessions/{name}/restart")
+                victim = dice.choice(ids)
+                killed[victim] = 0
+                product.api.post(f"/api/sessions/{victim}/restart")
             case "server term":
                 product.end(signal.SIGTERM)
                 product.start()
             case "server kill":
                 product.end(signal.SIGKILL)
                 product.start()
-        product.until(lambda: len(product.workers()) == len(ids) and product.connected(*ids), "everybody", promised(40))
+        product.until(functools.partial(back, product, ids, victim, lines), "everybody", promised(40))
+
+
+def line_numbers(product: Product) -> dict[str, int]:
+    """Phone → the number of its connection, by which WhatsApp tells a new one from the one before."""
+    return {each["phone"]: each["connection"] for each in product.connections()}
+
+
+def back(product: Product, ids: list[str], victim: str | None, lines: dict[str, int]) -> bool:
+    """Whether everybody is connected, and the victim by a new connection: its old one may be listed for a moment."""
+    if len(product.workers()) != len(ids) or not product.connected(*ids):
+        return False
+    if victim is None:
+        return True
+    phone = phones(product, victim)[0]
+    return line_numbers(product).get(phone) not in (None, lines[phone])
 
 
 def restarts_change_no_proxy(home: Path, sessions: int, times: int) -> None:

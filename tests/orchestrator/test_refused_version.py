@@ -8,8 +8,8 @@ import pytest
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import linked, now
-from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.domain.version_recovery import RETRY_AFTER_MS
+from wa_orchestrator.domain.sessions.session import Reason, State
+from wa_orchestrator.domain.sessions.version_recovery import RETRY_AFTER_MS
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import version_recovery
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher

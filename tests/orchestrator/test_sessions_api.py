@@ -24,8 +24,8 @@ from tests.orchestrator.session_steps import (
     started,
     with_credentials,
 )
-from wa_orchestrator.domain.access import Scope
-from wa_orchestrator.orchestrator.api import sessions
+from wa_orchestrator.domain.access.permissions import Scope
+from wa_orchestrator.orchestrator.api.sessions import changes
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import api_keys
@@ -333,7 +333,7 @@ async def test_every_route_and_its_errors_are_described(api: httpx.AsyncClient) 
 async def test_a_worker_that_does_not_answer_is_told_as_such_and_nothing_changes(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_CODE_WITHIN_S", 0.1)
+    monkeypatch.setattr(changes, "_CODE_WITHIN_S", 0.1)
     await linked(control, api, teller, "s1", PHONE)
     answer = await api.post("/api/sessions/s1/logout")
     assert (answer.status_code, await code_of(answer)) == (503, "WORKER_SILENT")
@@ -355,7 +355,7 @@ async def test_a_logout_that_the_worker_reported_itself_is_acted_on_once(
 async def test_a_code_that_does_not_come_in_time_is_told_as_such(
     control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_CODE_WITHIN_S", 0.3)
+    monkeypatch.setattr(changes, "_CODE_WITHIN_S", 0.3)
     await started(control, api)
     request = asyncio.create_task(api.post("/api/sessions/s1/pairing-code", json={"phone": PHONE}))
     await done(control, await asked(control))

@@ -9,8 +9,8 @@ import pytest
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.domain.reconcile import FoundWorker
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import leader_lease as lease
 from wa_orchestrator.orchestrator import service

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
+from standardwebhooks.webhooks import Webhook
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import PHONE, now, started, with_credentials
+from wa_orchestrator.orchestrator.api.workers import events
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
@@ -62,6 +65,20 @@ async def test_an_event_without_an_epoch_is_that_of_the_current_worker_if_it_sig
     assert (await teller.tell("s1", "CONNECTED", {"phoneNumber": PHONE}, **FOUR_FIELDS_ONLY)).status_code == 200
     linked = await now(control.context, "s1")
     assert (linked.status, linked.phone, linked.jid) == ("connected", PHONE, f"{PHONE}@s.whatsapp.net")
+
+
+@pytest.mark.parametrize(
+    ("form", "is_accepted"),
+    [("{0}", True), ("v1,AAAA {0}", True), ("v2,x {0}", True), ("", False), ("v1,", False), ("v2,{1}", False),
+     ("{0}=", False), ("{0},{0}", False), ("v1,é", False)],
+)  # fmt: skip
+def test_one_true_signature_is_enough_and_nothing_but_a_true_one_is(form: str, is_accepted: bool) -> None:
+    secret, sent_at, body = "whsec_bm90LWEtcmVhbC1zZWNyZXQtYnV0LWxvbmc=", datetime(2026, 1, 1, tzinfo=UTC), '{"a": "é"}'
+    true = Webhook(secret).sign("evt_1", sent_at, body)
+    headers = {"webhook-id": "evt_1", "webhook-timestamp": str(int(sent_at.timestamp()))}
+    headers["webhook-signature"] = form.format(true, true.removeprefix("v1,"))
+    assert events._is_signed(secret, body.encode(), headers) is is_accepted
+    assert not events._is_signed(secret, body.encode() + b" ", headers)
 
 
 @pytest.mark.parametrize("session_id", ["s1", "nobody"])

@@ -1,0 +1,138 @@
+"""Workers on several machines: one that is lost may still speak, so another starts only after its fence has fallen."""
+
+import time
+
+import httpx
+import pytest
+
+from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import PHONE, linked, now
+from tests.runner.faulty_runner import FaultyRunner, RunnerFault
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys
+
+PING_MS, FENCE_MS, LONG_ENOUGH_MS = 2_500, 10_000, 10_700
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"runner": "swarm", "credentials": "server"})
+
+
+@pytest.fixture
+def unruly(control: Orchestrator, runner: FakeRunner) -> FaultyRunner:
+    """The control plane's runner, which can be told to break its promises."""
+    made = FaultyRunner(runner)
+    control.pool.runner = made
+    return made
+
+
+def know_the_clock(control: Orchestrator, at: int, *, for_ms: int = 60_000, stepped_ms: int = 0) -> None:
+    """Let the leader have followed Redis' clock for so long, which was set forward just now."""
+    own_s = time.monotonic()
+    control.lease.clock.clear()
+    for ago_ms in range(for_ms, 0, -20):
+        control.lease.clock.note(at - stepped_ms - ago_ms, own_s - ago_ms / 1000)
+    control.lease.clock.note(at, own_s)
+
+
+async def pass_ms(control: Orchestrator, ms: int) -> None:
+    """Let what was recorded of s1's lost worker be so much older."""
+    know_the_clock(control, await control.context.scripts.now_ms())
+    session = await now(control.context, "s1")
+    for name in ("last_ping_at", "worker_lost_at"):
+        if at := getattr(session, name):
+            await control.context.redis.hset(keys.session("s1"), name, str(at - ms))
+
+
+async def test_a_worker_on_another_machine_is_told_its_fence_and_pings_within_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    environment = runner.started[-1].environment
+    assert (environment["FENCE_MS"], environment["PING_INTERVAL_MS"]) == (str(FENCE_MS), str(PING_MS))
+
+
+@pytest.mark.parametrize("finder", [ExitWatcher, Reconciler])
+async def test_a_lost_worker_is_replaced_only_after_its_fence(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeRunner,
+    unruly: FaultyRunner,
+    finder: type[ExitWatcher | Reconciler],
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    if finder is Reconciler:
+        control.pool.workers.clear()  # a new leader, who has adopted nobody
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, finder).step()
+    unruly.faults.clear()
+    lost = await now(control.context, "s1")
+    assert lost.epoch > before.epoch
+    assert lost.worker_lost_at
+    assert not await control.pool.start("s1")
+    await pass_ms(control, FENCE_MS)
+    assert not await control.pool.start("s1")
+    assert len(runner.started) == 1
+    await pass_ms(control, LONG_ENOUGH_MS - FENCE_MS)
+    await drive(control)
+    assert len(runner.started) == 2
+    assert (await now(control.context, "s1")).worker_lost_at == 0
+
+
+async def test_a_worker_that_has_ended_is_replaced_at_once(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    runner.running.clear()
+    await part(control, ExitWatcher).step()
+    await drive(control)
+    assert len(runner.started) == 2
+
+
+async def test_a_clock_that_is_set_back_delays_nobody_for_longer_than_a_fence(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, ExitWatcher).step()
+    unruly.faults.clear()
+    await pass_ms(control, -3_600_000)  # recorded an hour from now
+    assert not await control.pool.start("s1")
+    await pass_ms(control, LONG_ENOUGH_MS)
+    await drive(control)
+    assert len(runner.started) == 2
+
+
+async def test_a_clock_that_is_set_forward_shortens_no_fence(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, ExitWatcher).step()
+    unruly.faults.clear()
+    await pass_ms(control, LONG_ENOUGH_MS)  # by Redis' clock; by our own, a second
+    know_the_clock(control, await control.context.scripts.now_ms(), stepped_ms=LONG_ENOUGH_MS - 1_000)
+    assert not await control.pool.start("s1")
+    await pass_ms(control, 0)
+    assert await control.pool.start("s1")
+    assert len(runner.started) == 2
+
+
+async def test_a_new_leader_that_knows_no_clock_waits_for_a_whole_fence(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, ExitWatcher).step()
+    unruly.faults.clear()
+    await pass_ms(control, LONG_ENOUGH_MS)
+    control.lease.clock.clear()
+    await control.lease.step()
+    assert not await control.pool.start("s1")
+    assert len(runner.started) == 1

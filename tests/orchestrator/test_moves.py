@@ -1,0 +1,249 @@
+"""Moving a session to another node, and draining a node: the old worker ends before it is fenced, nothing is lost."""
+
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, code_of, linked, now
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.domain.workers import nodes as domain_nodes
+from wa_orchestrator.domain.workers.nodes import NodeState, WorkerNode, slots_in
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.workers.node_watch import NodeWatch
+from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.runner.contract import NoNodeForWorker, WorkerSpec
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.sessions import nodes as stored_nodes
+
+GB = 2**30
+
+
+class FakeCluster(FakeRunner):
+    """A runner in memory with three nodes. Workers go where they are told to, else to the first open one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = {f"node-{number}": NodeState.READY for number in (1, 2, 3)}
+        self.vacated: list[str] = []
+        self.full: set[str] = set()
+        self.epochs_at_stop: list[int] = []
+        self.context: Context | None = None
+
+    async def start(self, spec: WorkerSpec) -> str:
+        able = [name for name, state in self.states.items() if state is NodeState.READY and name not in self.full]
+        node = spec.node or able[0]
+        if node not in able:
+            raise NoNodeForWorker(f"{node} takes nobody")
+        plain = await super().start(spec)
+        found = self.running.pop(plain)
+        handle = f"{plain}@{node}"
+        self.running[handle] = FoundWorker(handle, found.session_id, found.epoch, found.started_at_ms)
+        return handle
+
+    async def stop(self, handle: str, grace_s: float = 10.0) -> None:
+        if self.context is not None and (found := self.running.get(handle)):
+            stored = await self.context.redis.hget(keys.session(found.session_id), "epoch")
+            self.epochs_at_stop.append(int(stored or 0) - found.epoch)
+        await super().stop(handle, grace_s)
+
+    async def nodes(self) -> Sequence[WorkerNode]:
+        return [WorkerNode(name, state, "192.0.2.7", 4 * GB, slots_in(4 * GB)) for name, state in self.states.items()]
+
+    async def close_node(self, node: str) -> None:
+        self.states[node] = NodeState.CLOSED
+
+    async def vacate_node(self, node: str) -> None:
+        self.vacated.append(node)
+
+    async def open_node(self, node: str) -> None:
+        self.states[node] = NodeState.READY
+
+    def places(self) -> dict[str, str]:
+        """Where each session runs."""
+        return {found.session_id: found.node for found in self.running.values()}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"runner": "swarm", "credentials": "server"})
+
+
+@pytest.fixture
+def runner(context: Context) -> FakeCluster:
+    made = FakeCluster()
+    made.context = context
+    return made
+
+
+async def events(control: Orchestrator, kind: str) -> list[dict[str, str]]:
+    found = await event_stream.read(control.context.scripts, most=500)
+    return [dict(each.fields) for each in found if each.fields["type"] == kind]
+
+
+async def move(api: httpx.AsyncClient, to: str, session_id: str = "s1") -> httpx.Response:
+    return await api.post(f"/api/sessions/{session_id}/move", json={"to": to})
+
+
+async def test_a_moved_sessions_worker_ends_before_it_is_fenced_and_the_next_one_starts_where_it_was_told_to(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    asked = (await move(api, "node-3")).json()
+    assert (asked["fromNode"], asked["toNode"], asked["awayMs"]) == ("node-1", "node-3", None)
+    await drive(control)
+    assert runner.stops[-1][1] == STOP_GRACE_S
+    assert runner.epochs_at_stop == [0], "the worker was fenced before it had ended: its last change would be refused"
+    after = await now(control.context, "s1")
+    assert (runner.places(), after.node, after.epoch) == ({"s1": "node-3"}, "node-3", before.epoch + 1)
+
+    # It is back when the new worker says so, and everybody is told how long it was away.
+    assert after.away_ms == 0
+    await teller.connected("s1", PHONE)
+    shown = (await api.get("/api/sessions/s1")).json()
+    assert shown["worker"]["node"] == "node-3"
+    assert shown["lastMove"]["awayMs"] > 0
+    (told,) = await events(control, "session.relocated")
+    assert (told["from"], told["to"], int(told["away_ms"])) == ("node-1", "node-3", shown["lastMove"]["awayMs"])
+    await teller.connected("s1", PHONE)
+    assert len(await events(control, "session.relocated")) == 1
+
+
+async def test_the_old_workers_late_report_is_no_return(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await move(api, "node-2")
+    await teller.connected("s1", PHONE)
+    assert (await now(control.context, "s1")).away_ms == 0
+    assert await events(control, "session.relocated") == []
+
+
+@pytest.mark.parametrize("worker_has_ended", [True, False])
+async def test_a_server_that_dies_in_the_middle_of_a_move_leaves_one_that_the_next_finishes(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster, worker_has_ended: bool
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await move(api, "node-2")
+    await control.context.redis.delete(keys.CONTROL_ATTEND)  # taken by the server that died
+    if worker_has_ended:
+        await control.pool.stop("s1", 0)
+    await control.lease.release()
+    runner.epochs_at_stop.clear()
+    successor = await another(control.context, runner)
+    await successor.lease.step()
+    await part(successor, Reconciler).step()
+    await drive(successor)
+    assert runner.places() == {"s1": "node-2"}
+    assert runner.epochs_at_stop == ([] if worker_has_ended else [0])
+
+
+async def test_a_session_whose_chosen_node_takes_nobody_starts_where_there_is_room(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await move(api, "node-2")
+    runner.full.add("node-2")
+    with pytest.raises(NoNodeForWorker):
+        await drive(control)
+    await drive(control)
+    assert runner.places() == {"s1": "node-1"}
+
+
+async def test_what_cannot_be_moved_is_refused_with_the_reason(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    assert await code_of(await move(api, "node-1")) == "ALREADY_THERE"
+    assert await code_of(await move(api, "node-9")) == "NO_SUCH_NODE"
+    assert await code_of(await move(api, "node-2", "nobody")) == "NO_SUCH_SESSION"
+    runner.states["node-2"] = NodeState.LOST
+    assert await code_of(await move(api, "node-2")) == "NODE_NOT_READY"
+    await api.post("/api/sessions/s1/stop")
+    assert await code_of(await move(api, "node-3")) == "NOT_RUNNING"
+    control.context.settings = control.context.settings.model_copy(update={"credentials": "local"})
+    refused = await move(api, "node-3")
+    assert (refused.status_code, await code_of(refused)) == (409, "CREDENTIALS_STAY")
+    assert "CREDENTIALS=server" in refused.json()["error"]["message"]
+
+
+async def test_on_one_machine_there_is_one_node_and_nowhere_to_go(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    control.pool.runner = FakeRunner()
+    listed = (await api.get("/api/v1/nodes")).json()
+    assert (listed["canMove"], [each["sessions"] for each in listed["nodes"]]) == (False, [1])
+    name = listed["nodes"][0]["name"]
+    for answer in (
+        await move(api, "node-2"),
+        await api.post(f"/api/v1/nodes/{name}/drain"),
+        await api.post(f"/api/v1/nodes/{name}/activate"),
+    ):
+        assert (answer.status_code, await code_of(answer)) == (409, "ONE_NODE")
+        assert "RUNNER=swarm" in answer.json()["error"]["message"]
+
+
+async def test_a_drained_nodes_sessions_leave_a_few_at_a_time_and_then_it_is_vacated_until_it_is_activated(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(domain_nodes, "MOVES_AT_ONCE", 2)
+    phones = {"s1": PHONE, "s2": OTHER, "s3": THIRD}
+    for session_id, phone in phones.items():
+        await linked(control, api, teller, session_id, phone)
+    drained = (await api.post("/api/v1/nodes/node-1/drain")).json()
+    assert (drained["state"], drained["sessions"], runner.states["node-1"]) == ("draining", 3, NodeState.CLOSED)
+    watch = part(control, NodeWatch)
+    await watch.step()
+    await drive(control)
+    assert runner.places() == {"s1": "node-2", "s2": "node-2", "s3": "node-1"}
+    await watch.step()
+    await drive(control)
+    assert runner.places()["s3"] == "node-1", "the third leaves when one of the others is back"
+    await teller.connected("s1", PHONE)
+    await watch.step()
+    await drive(control)
+    assert runner.places()["s3"] == "node-2"
+    assert runner.vacated == []
+    await watch.step()
+    (shown,) = [each for each in (await api.get("/api/v1/nodes")).json()["nodes"] if each["name"] == "node-1"]
+    assert (shown["state"], shown["moved"], runner.vacated) == ("drained", 3, ["node-1"])
+    active = (await api.post("/api/v1/nodes/node-1/activate")).json()
+    assert (active["state"], runner.states["node-1"]) == ("ready", NodeState.READY)
+
+
+async def test_a_session_without_room_elsewhere_stays_where_it_is(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await api.post("/api/v1/nodes/node-1/drain")
+    runner.states |= {"node-2": NodeState.LOST, "node-3": NodeState.CLOSED}
+    await part(control, NodeWatch).step()
+    await drive(control)
+    assert runner.places() == {"s1": "node-1"}
+
+
+async def test_a_drain_whose_server_died_before_it_told_the_engine_is_finished(
+    control: Orchestrator, runner: FakeCluster
+) -> None:
+    await stored_nodes.drain(control.context.scripts, "node-2")
+    await part(control, NodeWatch).step()
+    assert (runner.states["node-2"], runner.vacated) == (NodeState.CLOSED, ["node-2"])
+    assert [each.name for each in await stored_nodes.known(control.context.scripts)] == list(runner.states)
+
+
+async def test_the_last_node_and_one_that_is_lost_are_not_drained(api: httpx.AsyncClient, runner: FakeCluster) -> None:
+    runner.states |= {"node-2": NodeState.LOST, "node-3": NodeState.CLOSED}
+    assert await code_of(await api.post("/api/v1/nodes/node-1/drain")) == "LAST_NODE"
+    assert await code_of(await api.post("/api/v1/nodes/node-2/drain")) == "NODE_LOST"
+    assert await code_of(await api.post("/api/v1/nodes/node-9/drain")) == "NO_SUCH_NODE"
