@@ -1,6 +1,7 @@
 """The drivers under test, each over a worker that is a few lines of shell."""
 
 import contextlib
+import hashlib
 import os
 import random
 import shutil
@@ -17,6 +18,8 @@ import pytest
 from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
+from tests.runner import swarm_nodes
+from tests.runner.cluster import server as standin
 from tests.runner.faulty_runner import FaultyRunner
 from tests.runner.images import empty_directories, imported
 from tests.waiting import until
@@ -24,9 +27,14 @@ from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec
 from wa_orchestrator.runner.contract import Exited, Runner, WorkerSpec
 from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
+from wa_orchestrator.runner.kubernetes import api as kubernetes_api
+from wa_orchestrator.runner.kubernetes import driver as kubernetes_driver
+from wa_orchestrator.runner.kubernetes.access import ClusterAccess
+from wa_orchestrator.runner.kubernetes.driver import KubernetesRunner
 from wa_orchestrator.runner.process import ProcessRunner
 from wa_orchestrator.runner.remote.client import RemoteRunner
 from wa_orchestrator.runner.remote.server import ENVIRONMENT_NAMES, AllowedFiles, RunnerServer
+from wa_orchestrator.runner.swarm.driver import SwarmRunner
 
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"
@@ -39,6 +47,11 @@ while [ ! -e "$AUTH_DIR/end" ]; do sleep 0.05; done
 exit 7
 """
 COMMAND = ("/bin/sh", "-c", WORKER)
+
+
+def talking_command(talk: str | Path) -> tuple[str, ...]:
+    """The same where the worker's directory is its own: it speaks through another one, of its session in `talk`."""
+    return ("/bin/sh", "-c", f'AUTH_DIR="{talk}/$SESSION_ID"; mkdir -p "$AUTH_DIR"; {WORKER}')
 
 
 def spec(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> WorkerSpec:
@@ -114,6 +127,12 @@ async def end_all(docker: Docker, home: Path) -> None:
             await each.delete(force=True, v=True)
 
 
+async def address_outside(docker: Docker) -> str:
+    """This machine's own address on the engine's ordinary network."""
+    pool = (await (await docker.networks.get("bridge")).show())["IPAM"]["Config"][0]
+    return str(pool.get("Gateway") or ip_network(pool["Subnet"])[1])
+
+
 @asynccontextmanager
 async def own_network(docker: Docker) -> AsyncIterator[str]:
     """A name for a network, which is gone afterwards if it was made."""
@@ -123,6 +142,32 @@ async def own_network(docker: Docker) -> AsyncIterator[str]:
     finally:
         with contextlib.suppress(DockerError):
             await (await docker.networks.get(name)).delete()
+
+
+def swarm_runner(docker: Docker, home: Path, image: str) -> SwarmRunner:
+    """A driver whose workers speak through the directories of their sessions on this machine."""
+    talk = home / "sessions"
+    talk.mkdir(parents=True, exist_ok=True)
+    talk.chmod(0o777)
+    mounts = ("/usr:/usr:ro", f"{talk}:/talk")
+    box = ContainerSpec(image, 64, 32, outside="wa_outside", command=talking_command("/talk"), binds=mounts)
+    return SwarmRunner(docker, str(home), box)
+
+
+def cluster_of(home: Path) -> str:
+    """The name of an installation in the cluster that all tests share."""
+    return "t" + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+
+
+@asynccontextmanager
+async def kubernetes_runner(
+    home: Path, cluster: str, image: str = "wa-orchestrator:latest", token_file: Path | None = None
+) -> AsyncIterator[KubernetesRunner]:
+    """A driver for the stand-in of a cluster, whose workers are processes of this machine."""
+    box = ContainerSpec(image, 64, command=talking_command(home / "sessions"))
+    access = ClusterAccess(standin.only().url, "default", token_file=token_file, static_token=standin.TOKEN)
+    async with kubernetes_api.opened(access) as api, kubernetes_driver.opened(api, cluster, box) as runner:
+        yield runner
 
 
 @asynccontextmanager
@@ -151,6 +196,13 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
             async with RunnerServer(ProcessRunner(home / "workers", COMMAND), allowed).serving(socket_path):
                 yield RemoteRunner(socket_path)
             shutil.rmtree(socket_path.parent)
+        case "swarm":
+            node, image = swarm_nodes.only()
+            async with Docker(url=node.url) as docker:
+                yield swarm_runner(docker, home, image)
+        case "kubernetes":
+            async with kubernetes_runner(home, cluster_of(home)) as runner:
+                yield runner
         case "docker":
             docker_or_skip()
             async with (

@@ -1,11 +1,12 @@
 """A driver that breaks the contract on demand, for tests of how the control plane reacts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import Exited, Runner, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import Exited, Lost, Runner, Running, StartFailed, WorkerSpec
 
 
 class RunnerFault(StrEnum):
@@ -18,6 +19,8 @@ class RunnerFault(StrEnum):
     STOP_DOES_NOTHING = "stop_does_nothing"
     SURVEY_UNAVAILABLE = "survey_unavailable"
     SURVEY_EMPTY = "survey_empty"
+    NODE_LOST = "node_lost"
+    """No breach, but what only engines with several nodes do: every worker's node is away."""
 
 
 class FaultyRunner:
@@ -36,11 +39,12 @@ class FaultyRunner:
             raise StartFailed("start failed on demand, but the worker runs")
         return handle
 
-    async def poll(self, handle: str) -> Running | Exited:
-        """Poll, or raise `Unavailable`."""
+    async def poll(self, handle: str) -> Running | Exited | Lost:
+        """Poll, or raise `Unavailable`, or know nothing of what runs."""
         if RunnerFault.POLL_UNAVAILABLE in self.faults:
             raise Unavailable("ENGINE_AWAY", "the engine does not respond")
-        return await self.inner.poll(handle)
+        state = await self.inner.poll(handle)
+        return Lost() if RunnerFault.NODE_LOST in self.faults and state == Running() else state
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop, or return without stopping."""
@@ -48,7 +52,8 @@ class FaultyRunner:
             await self.inner.stop(handle, grace_s)
 
     async def survey(self) -> Sequence[FoundWorker]:
-        """Survey, or raise `Unavailable`, or return nothing."""
+        """Survey, or raise `Unavailable`, or return nothing, or know nothing of what runs."""
         if RunnerFault.SURVEY_UNAVAILABLE in self.faults:
             raise Unavailable("ENGINE_AWAY", "the engine does not respond")
-        return [] if RunnerFault.SURVEY_EMPTY in self.faults else await self.inner.survey()
+        found = [] if RunnerFault.SURVEY_EMPTY in self.faults else await self.inner.survey()
+        return [replace(each, is_lost=True) for each in found] if RunnerFault.NODE_LOST in self.faults else found

@@ -17,15 +17,20 @@ from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 async def imported(docker: Docker, packed: bytes, **how: str) -> AsyncIterator[str]:
     """An image made of a file system, with a name of its own; it is gone afterwards."""
     name = f"wa-orchestrator-test-{uuid.uuid4().hex[:12]}"
+    await import_image(docker, packed, name, **how)
+    try:
+        yield f"{name}:latest"
+    finally:
+        await docker.images.delete(f"{name}:latest", force=True)
+
+
+async def import_image(docker: Docker, packed: bytes, name: str, **how: str) -> None:
+    """Make an image of a file system."""
     async with docker._query(
         "images/create", "POST", params={"fromSrc": "-", "repo": name, "tag": "latest", **how},
         data=packed, headers={"Content-Type": "application/x-tar"},
     ) as answer:  # fmt: skip
         await answer.read()
-    try:
-        yield f"{name}:latest"
-    finally:
-        await docker.images.delete(f"{name}:latest", force=True)
 
 
 def empty_directories() -> bytes:
@@ -51,16 +56,16 @@ def packed_worker() -> bytes:
         tar.add(
             BUILT_BUNDLE.parent, "app/worker", filter=lambda entry: None if entry.name.endswith(".cache") else entry
         )
-        for name in ("app/session", "run/secrets", "run/ca", "tmp", "etc"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
+        for name in ("run/secrets", "run/ca", "etc"):
+            tar.addfile(_directory(name))
+        for name in ("app/session", "tmp"):  # as in the product's image
+            tar.addfile(_directory(name, 0o1777))
     return packed.getvalue()
 
 
-def _directory(name: str) -> tarfile.TarInfo:
+def _directory(name: str, mode: int = 0o755) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    entry.type, entry.mode = tarfile.DIRTYPE, mode
     return entry
 
 

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.runner.drivers import spec
 from wa_orchestrator.runner import process, process_identity
-from wa_orchestrator.runner.confinement import landlock, launch, layers, syscall_filter
+from wa_orchestrator.runner.confinement import address_filter, landlock, launch, layers, syscall_filter
 from wa_orchestrator.runner.confinement.launch import Reach, launch_command, reach_of, spawn
 from wa_orchestrator.runner.confinement.layers import Gap, Layers
 from wa_orchestrator.runner.contract import StartFailed, WorkerSpec
@@ -124,6 +127,90 @@ def test_layers_that_a_machine_refuses_are_left_out_and_named() -> None:
     assert layers.find(lambda _: None, USERS) == promised
 
 
+def test_without_control_groups_the_other_layers_stay() -> None:
+    promised = layers._promised(USERS)
+    promised = replace(promised, control_group="/sys/fs/cgroup", gaps=())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "_promised", lambda _: promised)
+        found = layers.find(lambda tried: "read-only" if tried.control_group else None, USERS)
+    assert found == replace(promised, control_group="", gaps=(Gap.NO_ADDRESS_LIMITS,), details=("read-only",))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "group", "found"),
+    [
+        ("41 31 0:38 / {0} rw - cgroup2 cgroup2 rw", "0::/a.slice/b", "{0}/a.slice/b"),
+        ("41 31 0:38 / {0} rw - cgroup2 cgroup2 rw", "0::/", "{0}"),
+        ("41 31 0:38 /a.slice {0} rw - cgroup2 cgroup2 rw", "0::/a.slice/b", "{0}/b"),
+        ("41 31 0:38 / {0} rw - cgroup2 cgroup2 rw", "0::/gone", None),
+        ("41 31 0:38 / {0} rw - cgroup2 cgroup2 rw", "4:memory:/x", None),
+        ("41 31 0:38 / {0} rw - cgroup cgroup rw", "0::/", None),
+    ],
+)
+def test_the_control_group_of_this_process_is_found_where_it_is_mounted(
+    tmp_path: Path, mounts: str, group: str, found: str | None
+) -> None:
+    place = tmp_path / "cgroup"
+    (place / "a.slice" / "b").mkdir(parents=True)
+    (place / "b").mkdir()
+    (tmp_path / "mountinfo").write_text(mounts.format(place) + "\n")
+    (tmp_path / "cgroup-of-self").write_text(group + "\n")
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (tmp_path / "mountinfo").rename(proc / "mountinfo")
+    (tmp_path / "cgroup-of-self").rename(proc / "cgroup")
+    assert address_filter.parent_group(str(proc)) == (found.format(place) if found else None)
+
+
+#: Connects to addresses with a port, and prints the error of each.
+CONNECTS = """
+import json, socket, sys
+def connect(host, port):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
+        tried.settimeout(5)
+        return tried.connect_ex((host, port))
+print(json.dumps([connect(*each) for each in json.loads(sys.argv[1])]))
+"""
+
+
+@pytest.fixture
+def parent_group() -> Iterator[Path]:
+    """A control group for the groups of one test: other tests have theirs beside it."""
+    group = address_filter.parent_group()
+    if group is None or layers.find(lambda tried: launch.attempt(tried, ("/bin/true",), 0), USERS).gaps:
+        pytest.skip("this machine has no control groups version 2 that can be written to")
+    parent = Path(group, f"wa-test-{os.getpid()}")
+    parent.mkdir()
+    yield parent
+    launch.remove_left_groups(Layers(control_group=str(parent)), time.time() + 3600)
+    parent.rmdir()
+
+
+@needs_root
+def test_a_control_group_connects_to_its_addresses_only_and_goes_after_its_worker(
+    tmp_path: Path, parent_group: Path
+) -> None:
+    only = Layers(control_group=str(parent_group))
+    reach = Reach(ports=(9,), addresses=(("127.0.0.1", 9), ("::1", 9)), looks_up_names=False)
+    tried = [("127.0.0.1", 9), ("127.0.0.1", 10), ("127.0.0.2", 9), ("::1", 9), ("::1", 10), ("::ffff:127.0.0.1", 9)]
+    command = (sys.executable, "-c", CONNECTS, json.dumps(tried))
+    words = launch_command(only, command, reach, root=tmp_path, user=None)
+    with (tmp_path / "said").open("wb") as output:
+        assert spawn(words, dict(os.environ), tmp_path, output.fileno()).wait(60) == 0
+    refused, closed = errno.EPERM, {errno.ECONNREFUSED, errno.EADDRNOTAVAIL}  # IPv6 may be off
+    said = json.loads((tmp_path / "said").read_text())
+    assert (said[0], said[1], said[2], said[4], said[5]) == (errno.ECONNREFUSED, *[refused] * 4)
+    assert said[3] in closed
+    made = launch.group_of(only, tmp_path)
+    assert made is not None
+    assert Path(made).is_dir()
+    launch.remove_left_groups(only, time.time())
+    assert Path(made).is_dir()  # it may have been made just now, by another server's launcher
+    launch.remove_left_groups(only, time.time() + 3600)
+    assert not Path(made).exists()
+
+
 def test_a_worker_connects_to_its_proxy_and_the_server_only() -> None:
     given = {"WEBHOOK_URL": "http://127.0.0.1:3001/webhook", "OUTBOX_URL": "https://127.0.0.1/outbox"}
 
@@ -137,6 +224,8 @@ def test_a_worker_connects_to_its_proxy_and_the_server_only() -> None:
     )
     assert reach("socks5h://proxy.example.com:1080").ports == [53, 443, 1080, 3001]
     assert reach("").ports is None
+    assert reach("socks5h://192.0.2.7:1080").addresses == [("127.0.0.1", 443), ("127.0.0.1", 3001), ("192.0.2.7", 1080)]
+    assert reach("socks5h://proxy.example.com:1080").addresses is None  # its name may lead to any
 
 
 @needs_root

@@ -10,10 +10,18 @@ from tests.runner.drivers import SESSION, driver, end_of, is_ready, secret_files
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Runner, Running
 
+#: Those that keep secrets as files of this machine.
+ON_THIS_MACHINE = ["process", "misbehaving", "remote", pytest.param("docker", marks=pytest.mark.docker)]
+DRIVERS = [*ON_THIS_MACHINE, pytest.param("swarm", marks=pytest.mark.docker), "kubernetes"]
+#: What a driver's engine is started by.
+ENGINES = {"swarm": "swarm_node", "kubernetes": "cluster"}
 
-@pytest.fixture(params=["process", "misbehaving", "remote", pytest.param("docker", marks=pytest.mark.docker)])
+
+@pytest.fixture(params=DRIVERS)
 async def runner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runner]:
     """A driver."""
+    if request.param in ENGINES:
+        request.getfixturevalue(ENGINES[request.param])
     async with driver(request.param, tmp_path) as made:
         yield made
 
@@ -86,16 +94,32 @@ async def test_another_installations_workers_are_not_ours(
 
 
 async def test_an_unknown_handle_has_ended_and_can_be_stopped(runner: Runner) -> None:
-    for handle in ("", "nonsense", "process/1/1/1", "docker/1/0000000000000000", "other/1/x", "process/1/0/0"):
+    for handle in (
+        "",
+        "nonsense",
+        "process/1/1/1",
+        "docker/1/0000000000000000",
+        "other/1/x",
+        "process/1/0/0",
+        "swarm/1/x@n",
+        "kubernetes/1/x/y@n",
+    ):
         assert isinstance(await runner.poll(handle), Exited)
         await runner.stop(handle, 0)
 
 
-async def test_the_worker_has_its_secrets_and_nobody_else_sees_them(runner: Runner, tmp_path: Path) -> None:
+async def test_the_worker_has_its_secrets(runner: Runner, tmp_path: Path) -> None:
     one = spec(tmp_path)
     await runner.start(one)
     await is_ready(one)
     assert (one.auth_dir / "token").read_text() == "canary-token-5f3a9c"
+
+
+@pytest.mark.parametrize("runner", ON_THIS_MACHINE, indirect=True)
+async def test_nobody_else_reads_the_files_with_secrets(runner: Runner, tmp_path: Path) -> None:
+    one = spec(tmp_path)
+    await runner.start(one)
+    await is_ready(one)
     kept = secret_files(tmp_path)
     assert kept
     assert all(path.stat().st_mode & 0o077 == 0 for path in (*kept, one.auth_dir, kept[0].parent))

@@ -11,6 +11,7 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.container_spec import ContainerSpec
 from wa_orchestrator.runner.contract import StartFailed
 from wa_orchestrator.runner.docker import DockerRunner
+from wa_orchestrator.runner.swarm.driver import SwarmRunner
 
 pytestmark = pytest.mark.docker
 
@@ -58,3 +59,14 @@ async def test_an_engine_that_does_not_answer_is_no_proof_of_an_end(tmp_path: Pa
         runner = DockerRunner(docker, tmp_path / "workers", ContainerSpec("any"))
         with pytest.raises(Unavailable):
             await runner.poll("docker/1/abc")
+
+
+async def test_a_start_while_the_engine_is_away_is_no_failure_of_the_session(tmp_path: Path) -> None:
+    async with Docker(url=f"unix://{tmp_path}/nothing.sock") as docker:
+        for runner in (
+            DockerRunner(docker, tmp_path / "workers", ContainerSpec("any")),
+            SwarmRunner(docker, "any", ContainerSpec("any")),
+        ):
+            with pytest.raises(Unavailable) as raised:
+                await runner.start(spec(tmp_path))
+            assert not isinstance(raised.value, StartFailed)

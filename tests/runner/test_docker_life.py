@@ -6,7 +6,6 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,13 +16,12 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 from pydantic import SecretStr
 
-from tests.runner.drivers import docker_or_skip, end_all, free_subnet, own_network, secret_files
+from tests.runner.drivers import address_outside, docker_or_skip, end_all, free_subnet, own_network, secret_files
 from tests.runner.images import imported, packed_worker
 from tests.runner.neighbour import neighbour
 from tests.waiting import PATIENCE_S, until
-from wa_orchestrator.runner.container_spec import LABEL_HOME
-from wa_orchestrator.runner.docker import LABEL_EPOCH
-from wa_orchestrator.runner.docker_relays import LABEL_RELAY, LABEL_RELAY_HOME
+from wa_orchestrator.runner.container_spec import LABEL_EPOCH, LABEL_HOME, ContainerSpec
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY, LABEL_RELAY_HOME, ensure_network
 from wa_orchestrator.runner.docker_relays import PORT as RELAY_PORT
 from wa_orchestrator.runner.node_command import heap_flag
 from wa_orchestrator.server import bootstrap
@@ -46,20 +44,6 @@ socket.on('connect', () => tell('open')).on('timeout', () => tell('closed')).on(
 
 
 # -- the way out of a container: to this machine's loopback, over the bridge's own address ----------------------------
-
-
-async def internal_network(docker: Docker, name: str) -> str:
-    """Make a network with a free range of addresses; this machine's own address on it."""
-    subnet = ip_network(free_subnet())
-    pool = {"Config": [{"Subnet": str(subnet), "Gateway": str(subnet[1])}]}
-    await docker.networks.create({"Name": name, "Driver": "bridge", "Internal": True, "IPAM": pool})
-    return str(subnet[1])
-
-
-async def address_outside(docker: Docker) -> str:
-    """This machine's own address on the engine's ordinary network."""
-    pool = (await (await docker.networks.get("bridge")).show())["IPAM"]["Config"][0]
-    return str(pool.get("Gateway") or ip_network(pool["Subnet"])[1])
 
 
 class Forwarder:
@@ -206,7 +190,8 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         docker = await stack.enter_async_context(Docker())
         network = await stack.enter_async_context(own_network(docker))
-        inside, outside = await internal_network(docker, network), await address_outside(docker)
+        await ensure_network(docker, ContainerSpec("", network=network, subnet=free_subnet()))
+        outside = await address_outside(docker)
         packed = await asyncio.to_thread(packed_worker)
         image = await stack.enter_async_context(imported(docker, packed))
         stack.push_async_callback(end_all, docker, home / "workers")
@@ -217,12 +202,12 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
             port = await stack.enter_async_context(forwarder.listening(outside))
             proxies.append(url.replace(url.rpartition("@")[2], f"{outside}:{port}"))
         door = Forwarder()
-        port = await stack.enter_async_context(door.listening(inside))
+        port = await stack.enter_async_context(door.listening(outside))
         settings = Settings(
             api_key=SecretStr(KEY), webhook_secret=SecretStr("whsec_" + "A" * 43 + "="),
             dashboard_password=SecretStr(uuid.uuid4().hex), data_dir=home, orch_port=0, gateway_port=0,
-            runner="docker", docker_image=image, docker_network=network, worker_url=f"http://{inside}:{port}", worker_memory_mb=MEMORY_MB,
-            provisioning_interval_ms=100, monitor_interval_ms=1000, watchdog_interval_ms=1000, time_scale=20,
+            runner="docker", docker_image=image, docker_network=network, worker_url=f"http://{outside}:{port}", worker_memory_mb=MEMORY_MB,
+            provisioning_interval_ms=100, monitor_interval_ms=1000, watchdog_interval_ms=1000, time_scale=5,
         )  # fmt: skip
         chosen = use_simulator(settings, world.ready | {"proxies": proxies})
         server = await stack.enter_async_context(bootstrap.running(chosen))

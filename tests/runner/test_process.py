@@ -179,7 +179,7 @@ async def test_limits_are_in_force(runner: ProcessRunner, tmp_path: Path) -> Non
     await runner.stop(handle, 0)
     table = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
     assert table["Max core file size"] == ["0", "0"]
-    assert table["Max open files"] == ["1024", "1024"]
+    assert table["Max open files"] == ["256", "256"]
 
 
 async def test_a_long_log_is_cut_while_the_worker_writes_it(

@@ -15,9 +15,10 @@ import pytest
 from aiodocker import Docker
 
 from tests.runner.drivers import COMMAND, SESSION, docker_or_skip, driver, is_ready, spec
+from tests.runner.faulty_runner import FaultyRunner, RunnerFault
 from wa_orchestrator.errors import Broken, Unavailable
 from wa_orchestrator.orchestrator.workers import worker_spec
-from wa_orchestrator.runner.contract import Running
+from wa_orchestrator.runner.contract import Exited, Lost, Runner, Running
 from wa_orchestrator.runner.own_container import described
 from wa_orchestrator.runner.process import ProcessRunner
 from wa_orchestrator.runner.remote import protocol
@@ -26,9 +27,9 @@ from wa_orchestrator.runner.remote.server import ENVIRONMENT_NAMES, AllowedFiles
 
 
 @asynccontextmanager
-async def served(home: Path) -> AsyncIterator[tuple[RemoteRunner, Path]]:
+async def served(home: Path, inner: Runner | None = None) -> AsyncIterator[tuple[RemoteRunner, Path]]:
     """A runner of processes behind a socket; its workers are ended afterwards."""
-    inner = ProcessRunner(home / "workers", COMMAND)
+    inner = inner or ProcessRunner(home / "workers", COMMAND)
     with tempfile.TemporaryDirectory() as place:  # short: the kernel takes 107 characters
         path = Path(place) / "runner.sock"
         async with RunnerServer(inner, AllowedFiles(home / "sessions", home / "simulator")).serving(path):
@@ -127,6 +128,17 @@ async def test_a_runner_that_is_away_is_no_proof_of_an_end(tmp_path: Path) -> No
 
 
 @pytest.mark.docker
+async def test_a_worker_whose_node_is_away_is_lost_for_the_caller_too(tmp_path: Path) -> None:
+    there = FaultyRunner(ProcessRunner(tmp_path / "workers", COMMAND))
+    async with served(tmp_path, there) as (runner, _):
+        handle = await runner.start(spec(tmp_path))
+        there.faults.add(RunnerFault.NODE_LOST)
+        assert await runner.poll(handle) == Lost()
+        assert [each.is_lost for each in await runner.survey()] == [True]
+        await runner.stop(handle, 0)
+        assert await runner.poll(handle) == Exited()
+
+
 async def test_a_container_that_is_no_worker_of_ours_cannot_be_stopped(tmp_path: Path) -> None:
     docker_or_skip()
     one = spec(tmp_path / "theirs")
