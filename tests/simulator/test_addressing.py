@@ -89,6 +89,24 @@ async def test_a_person_with_a_username_is_found_by_it_and_known_by_the_lid_alon
     assert NOA not in str(came.attrs)
 
 
+async def test_whose_a_username_is_tells_the_key_that_its_owner_set(world: World) -> None:
+    world.whatsapp.describe_account(NOA, username="noa.example", username_key="0042")
+    client = await world.online(DANA)
+    for key, jid in (("", ""), ("1234", ""), ("0042", name_in(LID, NOA))):
+        asked = node("contact", {"username": "Noa.Example", **({"pin": key} if key else {})})
+        found = await _usync(client, node("contact"), node("user", content=[asked]))
+        assert (found.attr("jid"), found.require("contact").attr("type")) == (jid, "in")
+
+
+async def test_a_copy_of_what_was_written_to_a_hidden_number_names_the_username(world: World) -> None:
+    world.whatsapp.describe_account(DANA, migrated=True)
+    world.whatsapp.describe_account(NOA, username="noa.example", hides_number=True)
+    client = await world.online(DANA)
+    copy = await client.until("message", id=await world.whatsapp.send_text(DANA, NOA, "typed on the phone"))
+    assert (copy.attr("recipient"), copy.attr("peer_recipient_username")) == (name_in(LID, NOA), "noa.example")
+    assert NOA not in str(copy.attrs)
+
+
 async def test_an_account_that_has_moved_learns_no_devices_by_a_number(world: World) -> None:
     world.whatsapp.describe_account(DANA, migrated=True)
     client, _ = await world.online(DANA), await world.online(NOA)

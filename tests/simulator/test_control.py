@@ -13,6 +13,7 @@ from wa_orchestrator.simulator.control.app import ControlApi
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.telegram import Telegram
+from wa_orchestrator.simulator.whatsapp.scenarios import Attempt
 
 
 class FakeWhatsApp:
@@ -35,6 +36,9 @@ class FakeWhatsApp:
 
     def describe_account(self, phone: str, **account: Any) -> None:
         self.asked.append(("describe_account", phone, account))
+
+    def play(self, sender: str, recipient: str, attempts: list[Attempt]) -> None:
+        self.asked.append(("play", sender, recipient, attempts))
 
     def unregister(self, phone: str) -> None:
         self.asked.append(("unregister", phone))
@@ -81,7 +85,7 @@ async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -
         ("/phones/972501234567/say", {"to": "+972 50-765-4321", "text": "hi", "expires": 5, "byLid": True},
          ("send_text", "972501234567", "972507654321", "hi", {"expires": 5, "by_lid": True})),
         ("/phones/972501234567/say-media", {"to": "+972 50-765-4321", "kind": "image", "data": base64.b64encode(b"png").decode()},
-         ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None})),
+         ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None, "form": "plain", "album": None})),
         ("/phones/972501234567/say", {"to": "123-456@g.us", "text": "hi"},
          ("send_text", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": None})),
         ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),
@@ -90,12 +94,16 @@ async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -
         ("/phones/972501234567/unlink", {"device": 2}, ("unlink", "972501234567", 2, {})),
         ("/phones/972501234567/unregister", None, ("unregister", "972501234567")),
         ("/phones/972501234567/migrate", None, ("migrate", "972501234567", {})),
-        ("/phones/972501234567/account", {"migrated": True, "username": "dana", "hidesNumber": True},
-         ("describe_account", "972501234567", {"migrated": True, "username": "dana", "hides_number": True})),
+        ("/phones/972501234567/account", {"migrated": True, "username": "dana", "usernameKey": "0042", "hidesNumber": True},
+         ("describe_account", "972501234567",
+          {"migrated": True, "username": "dana", "username_key": "0042", "hides_number": True})),
         ("/groups", {"phone": "972501234567", "subject": "Family", "members": ["+972500000001"]},
          ("create_group", "972501234567", "Family", ["972500000001"], None, {})),
         ("/faults", {"target": {"phone": "972501234567"}, "kind": "ack_error", "code": 463, "delayMs": 7},
          ("fault", "ack_error", {"phone": "972501234567", "seconds": None, "code": 463, "delay_ms": 7})),
+        ("/scenarios", {"format": 2, "message": {"kind": "text"}, "expected": [], "sender": "+972501234567",
+                        "recipient": "972507654321", "attempts": [{"faults": [{"kind": "needs_token", "firstContact": False}]}]},
+         ("play", "972501234567", "972507654321", [Attempt([{"kind": "needs_token", "first_contact": False}])])),
         ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": 3},
          ("fault", "drop", {"phone": None, "seconds": 3.0, "code": None})),
     ],
@@ -119,12 +127,15 @@ async def test_a_request_calls_whatsapp_with_its_parameters(
         ("/phones/972501234567/say", {"to": "somebody", "text": "hi"}, 409, "BAD_PHONE"),
         ("/faults", {"target": {"proxy": "proxy-9"}, "kind": "drop"}, 404, "UNKNOWN_PROXY"),
         ("/faults", {"target": {"proxy": "proxy-1"}, "kind": "explode"}, 409, "UNKNOWN_FAULT"),
+        ("/scenarios", {"format": 1, "sender": "972501234567", "recipient": "972507654321", "attempts": []}, 422, "INVALID"),
+        ("/scenarios", {"format": 2, "sender": "972501234567", "recipient": "972507654321",
+                        "attempts": [{"faults": [{"kind": "explode"}]}]}, 409, "UNKNOWN_FAULT"),
         ("/faults", {"target": {"planet": "x"}, "kind": "drop"}, 422, "INVALID"),
         ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": -1}, 422, "INVALID"),
         ("/nowhere", {}, 404, "NOT_FOUND"),
         ("/arrivals", {}, 405, "METHOD_NOT_ALLOWED"),
     ],
-)
+)  # fmt: skip
 async def test_an_invalid_request_is_refused_in_json(
     control: httpx.AsyncClient, whatsapp: FakeWhatsApp, path: str, body: dict[str, Any], status: int, code: str
 ) -> None:

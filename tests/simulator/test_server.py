@@ -1,6 +1,6 @@
 """Messages on the simulated WhatsApp, with a protocol client that can misbehave."""
 
-from tests.simulator.wireclient import World
+from tests.simulator.wireclient import WireClient, World
 from tests.waiting import until
 from wa_orchestrator.simulator.protocol.binary_xml import node
 
@@ -145,6 +145,21 @@ async def test_a_device_that_cannot_decrypt_gets_the_message_encrypted_again(wor
     assert second.require("enc").attr("count") == "1"
     assert second.require("enc").data != first.require("enc").data
     assert client.decrypt(second).text(1) == "again please"
+
+
+async def test_what_a_device_refused_and_asked_for_again_waits_until_it_has_that(world: World) -> None:
+    client = await world.online(DANA)
+    message_id = await world.whatsapp.send_text(NOA, DANA, "again please")
+    await client.until("message", id=message_id)
+    retry = [node("retry", {"count": "1", "id": message_id}), node("registration", content=bytes(4))]
+    names = {"id": message_id, "to": f"{NOA}@s.whatsapp.net"}
+    await client.send(node("receipt", {**names, "type": "retry"}, retry))
+    await client.send(node("ack", {**names, "class": "message", "error": "500"}))  # of the first one
+    await client.ask("w:p", "get", node("ping"))
+    newer = WireClient(world)
+    newer.noise, newer.phone, newer.device = client.noise, client.phone, client.device
+    await newer.come_online()
+    assert (await newer.until("message", id=message_id)).require("enc").attr("count") == "1"
 
 
 async def test_a_delayed_ack_comes_after_the_arrival(world: World) -> None:

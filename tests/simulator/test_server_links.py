@@ -25,6 +25,9 @@ async def test_the_newest_connection_wins(world: World) -> None:
     assert "code" not in ending.attrs
     await older.say_blindly(NOA)
     await newer.ask("w:p", "get", node("ping"))
+    (replaced,) = world.whatsapp.replacements()
+    assert (replaced["phone"], replaced["device"]) == (older.phone, older.device)
+    assert replaced["silentMs"] >= 0
     assert world.whatsapp.arrivals() == []
 
 

@@ -9,6 +9,10 @@ from wa_orchestrator.simulator.protocol import binary_xml, signal
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
 from wa_orchestrator.simulator.protocol.signal import PreKeyBundle, PreKeyMessage, SignalSession
+from wa_orchestrator.simulator.whatsapp.accounts import Accounts, lid_of
+from wa_orchestrator.simulator.whatsapp.faults import Faults
+from wa_orchestrator.simulator.whatsapp.stanzas import trust_tokens
+from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 DANA, NOA = "972501111111", "972502222222"
 
@@ -77,3 +81,32 @@ async def test_long_stanzas_are_compressed(world: World) -> None:
     assert packed[0] == 2
     assert len(zlib.decompress(packed[1:])) > 5000
     assert binary_xml.decode(packed).data == b"x" * 5000
+
+
+async def test_a_token_of_acquaintance_on_a_message_to_the_own_phone_is_refused(world: World) -> None:
+    client = await world.online(DANA)
+    attrs = {"id": "3EB0PEER", "to": f"{DANA}@s.whatsapp.net", "category": "peer", "type": "protocol"}
+    await client.send(node("message", attrs, [node("enc", {"v": "2", "type": "msg"}, b"x"), node("tctoken", {}, b"t")]))
+    assert (await client.until("ack", id="3EB0PEER")).attr("error") == "479"
+
+
+async def test_blocked_people_are_listed_by_their_lids(world: World) -> None:
+    client = await world.online(DANA)
+    item = node("item", {"jid": f"{lid_of(NOA)}@lid", "action": "block", "pn_jid": f"{NOA}@s.whatsapp.net"})
+    await client.ask("blocklist", "set", item)
+    listed = (await client.ask("blocklist", "get")).require("list").children("item")
+    assert [one.attr("jid") for one in listed] == [f"{lid_of(NOA)}@lid"]
+
+
+def test_a_token_is_given_once_a_week_and_valid_for_four() -> None:
+    now = [1_800_000_000.0]
+    accounts = Accounts(b"secret")
+    state = ServerState(accounts, Faults(lambda: now[0]), lambda: now[0], lambda _: None)
+    dana, noa = accounts.phone(DANA), accounts.phone(NOA)
+    message = node("message", {}, [node("tctoken", {}, trust_tokens.token_of(noa, dana))])
+    trust_tokens.hand_over(state, noa, dana)
+    assert trust_tokens.is_given(state, dana, noa, message)
+    now[0] += 29 * 86_400
+    assert not trust_tokens.is_given(state, dana, noa, message)
+    trust_tokens.hand_over(state, noa, dana)
+    assert trust_tokens.is_given(state, dana, noa, message)

@@ -40,8 +40,8 @@ from neonize.events import (  # noqa: E402
     StreamReplacedEv,
     UndecryptableMessageEv,
 )
-from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import ImageMessage, Message  # noqa: E402
-from neonize.utils.enum import MediaType  # noqa: E402
+from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message  # noqa: E402
+from neonize.utils.enum import MediaType, VoteType  # noqa: E402
 from neonize.utils.jid import Jid2String, build_jid  # noqa: E402
 
 _writing = threading.Lock()
@@ -49,6 +49,15 @@ _writing = threading.Lock()
 _events = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 _messages: dict[str, Message] = {}
+_infos: dict[str, Any] = {}
+#: What a file is uploaded as, and the field of the message that names it.
+_FILES = {
+    "image": (MediaType.MediaImage, "imageMessage"),
+    "video": (MediaType.MediaVideo, "videoMessage"),
+    "audio": (MediaType.MediaAudio, "audioMessage"),
+    "document": (MediaType.MediaDocument, "documentMessage"),
+    "sticker": (MediaType.MediaImage, "stickerMessage"),
+}
 
 
 def tell(kind: str, **fields: Any) -> None:
@@ -64,23 +73,54 @@ def jid(text: str) -> Any:
 
 def on_message(_client: Any, event: Any) -> None:
     source, message = event.Info.MessageSource, event.Message
-    _messages[event.Info.ID] = message
+    _messages[event.Info.ID], _infos[event.Info.ID] = message, event.Info
+    fields = [field.name for field, _ in message.ListFields() if field.name != "messageContextInfo"]
     text = message.conversation or message.extendedTextMessage.text or message.imageMessage.caption
     names = {"chat": Jid2String(source.Chat), "sender": Jid2String(source.Sender), "alt": Jid2String(source.SenderAlt)}
+    marks = {"quotes": message.extendedTextMessage.contextInfo.stanzaID, "viewOnce": message.imageMessage.viewOnce}
+    names |= {**marks, "fields": fields}
     tell("message", id=event.Info.ID, text=text, fromMe=source.IsFromMe, isGroup=source.IsGroup, **names)
+
+
+def file_message(client: Any, command: dict[str, Any]) -> Any:
+    data, (media, field) = base64.b64decode(command["data"]), _FILES[command["kind"]]
+    put = client.upload(data, media)
+    message = Message()
+    part = getattr(message, field)
+    part.URL, part.directPath, part.fileLength = put.url, put.DirectPath, len(data)
+    part.mediaKey, part.fileEncSHA256, part.fileSHA256 = put.MediaKey, put.FileEncSHA256, put.FileSHA256
+    for name, value in command["facts"].items():
+        setattr(part, name, value)
+    return message
 
 
 def obey(client: Any, command: dict[str, Any]) -> dict[str, Any]:
     match command["do"]:
         case "send":
             return {"id": client.send_message(jid(command["to"]), command["text"]).ID}
-        case "image":
-            data = base64.b64decode(command["data"])
-            put = client.upload(data, MediaType.MediaImage)
-            keys = {"mediaKey": put.MediaKey, "fileEncSHA256": put.FileEncSHA256, "fileSHA256": put.FileSHA256}
-            place = {"URL": put.url, "directPath": put.DirectPath, "fileLength": len(data)}
-            image = ImageMessage(**place, **keys, mimetype="image/png", caption=command["caption"])
-            return {"id": client.send_message(jid(command["to"]), Message(imageMessage=image)).ID}
+        case "file":
+            return {"id": client.send_message(jid(command["to"]), file_message(client, command)).ID}
+        case "protobuf":
+            message = Message.FromString(base64.b64decode(command["data"]))
+            return {"id": client.send_message(jid(command["to"]), message).ID}
+        case "poll":
+            poll = client.build_poll_vote_creation(command["question"], command["options"], VoteType.SINGLE)
+            return {"id": client.send_message(jid(command["to"]), poll).ID}
+        case "vote":
+            info = _infos[command["id"]]
+            vote = Message(pollUpdateMessage=client.build_poll_vote(info, command["options"]).pollUpdateMessage)
+            return {"id": client.send_message(info.MessageSource.Chat, vote).ID}
+        case "react":
+            source = _infos[command["id"]].MessageSource
+            reaction = client.build_reaction(source.Chat, source.Sender, command["id"], command["emoji"])
+            return {"id": client.send_message(source.Chat, reaction).ID}
+        case "edit":
+            text = Message(conversation=command["text"])
+            return {"id": client.edit_message(jid(command["to"]), command["id"], text).ID}
+        case "revoke":
+            return {"id": client.revoke_message(jid(command["to"]), client.get_me().JID, command["id"]).ID}
+        case "join":
+            return {"jid": Jid2String(client.join_group_with_link(command["code"]))}
         case "download":
             return {"data": base64.b64encode(client.download_any(_messages[command["id"]])).decode()}
         case "group":

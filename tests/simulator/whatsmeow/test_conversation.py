@@ -1,21 +1,14 @@
 """A second client believes the simulator: whatsmeow, which checks every signature and addresses everybody by LID."""
 
-import asyncio
 import base64
 import importlib.util
-import itertools
-import json
 import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.waiting import PATIENCE_S
+from tests.simulator.whatsmeow.process import Whatsmeow, whatsmeow
 from wa_orchestrator.simulator.world import World
 
 pytestmark = [
@@ -23,37 +16,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("neonize") is None, reason="there is no neonize for this system"),
 ]
 DANA, NOA, ADA = "972501111111", "972502222222", "972503333333"
-CLIENT = Path(__file__).with_name("client.py")
-_numbers = itertools.count(1)
-
-
-class Whatsmeow:
-    """The client's process and what it has told."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.events: list[dict[str, Any]] = []
-
-    async def until(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Return the event of that kind with these fields, told already or to come."""
-        position = 0
-        assert self.process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for event in self.events[position:]:
-                    position += 1
-                    if event["kind"] == kind and all(event.get(name) == value for name, value in fields.items()):
-                        return event
-                line = await self.process.stdout.readline()
-                assert line, "whatsmeow has ended"
-                self.events.append(json.loads(line))
-                assert self.events[-1]["kind"] != "failed", self.events[-1]
-
-    async def do(self, what: str, **fields: Any) -> dict[str, Any]:
-        number = next(_numbers)
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"do": what, "n": number, **fields}).encode() + b"\n")
-        return await self.until("done", n=number)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -65,25 +27,8 @@ async def world() -> AsyncIterator[World]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Whatsmeow]:
-    environment = {
-        **os.environ,
-        "CLIENT_DIR": str(tmp_path_factory.mktemp("whatsmeow")),
-        "NOISE_ROOT": world.whatsapp.noise_root.hex(),
-        "PROXY_URL": world.proxies[0],
-        "SSL_CERT_FILE": str(world.ca_file),
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, CLIENT, env=environment, limit=1 << 20, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
-    )
-    try:
-        running = Whatsmeow(process)
-        code = await running.until("qr")
-        await world.whatsapp.scan(DANA, code["qr"])
-        await running.until("connected")
+    async with whatsmeow(world, DANA, tmp_path_factory.mktemp("whatsmeow")) as running:
         yield running
-    finally:
-        process.kill()
-        await process.wait()
 
 
 async def test_whatsmeow_links_through_the_proxy_and_dials_nothing_else(world: World, client: Whatsmeow) -> None:
@@ -115,7 +60,8 @@ async def test_whatsmeow_and_a_phone_talk_and_no_message_is_undecryptable(world:
 
 async def test_whatsmeow_sends_and_fetches_files(world: World, client: Whatsmeow) -> None:
     picture = os.urandom(50_000)
-    sent = await client.do("image", to=ADA, caption="look", data=base64.b64encode(picture).decode())
+    facts = {"mimetype": "image/png", "caption": "look"}
+    sent = await client.do("file", to=ADA, kind="image", facts=facts, data=base64.b64encode(picture).decode())
     assert world.whatsapp.media_of(ADA, sent["id"]) == picture
     theirs = await world.whatsapp.send_media(ADA, DANA, "image", picture[::-1], "image/png", "and mine")
     await client.until("message", id=theirs, text="and mine")
@@ -139,3 +85,11 @@ async def test_a_group_made_by_whatsmeow_goes_by_lids(world: World, client: What
     group = (await client.do("group", subject="Mine", members=[NOA]))["jid"]
     await client.do("send", to=group, text="welcome")
     assert "welcome" in [entry["text"] for entry in world.whatsapp.inbox(NOA) if entry["chat"] == group]
+
+
+async def test_whatsmeow_follows_the_link_of_a_group(world: World, client: Whatsmeow) -> None:
+    group = await world.whatsapp.create_group(NOA, "Open", [ADA])
+    found = world.whatsapp._state.groups[group]
+    found.invite = "AbCdEfGhIjKlMnOpQrStUv"
+    assert (await client.do("join", code=found.invite))["jid"] == group
+    assert DANA in world.whatsapp.group_members(group)
