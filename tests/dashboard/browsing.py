@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -27,6 +29,7 @@ def require_chromium() -> None:
 def chromium() -> Iterator[Browser]:
     """One browser for a module, and no longer: while Playwright runs, no test of another module can run a loop."""
     require_chromium()
+    expect.set_options(timeout=PATIENCE_S * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -44,7 +47,7 @@ def visit(
 ) -> BrowserContext:
     """A person's browser with nothing in it but their choice of language and theme; it may be in another time zone."""
     context = browser.new_context(viewport={"width": width, "height": 900}, timezone_id=zone)
-    context.set_default_timeout(90_000)
+    context.set_default_timeout(PATIENCE_S * 1000)
     context.add_cookies(
         [{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))]
     )

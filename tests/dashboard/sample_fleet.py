@@ -10,14 +10,17 @@ from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
 
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.workers.nodes import NodeState, WorkerNode
 from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.messages import admission, contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.sessions import nodes as stored_nodes
 from wa_orchestrator.store.sessions import slots
 
 DAY_MS = 86_400_000
@@ -28,6 +31,7 @@ NAMES = (
     "Branch Karmiel", "Old support line", "סניף באר שבע",
 )  # fmt: skip
 GROUPS = ("Branch", "Support", "Agency Rimon", "Agency Oren", "Clinic")
+NODE_STATES = (NodeState.READY, NodeState.CLOSED, NodeState.LOST, NodeState.CLOSED, NodeState.CLOSED)
 QR = "2@" + "aB3/xY9+" * 24 + ",zQ7w,kLm4,Pq8="
 
 
@@ -161,10 +165,10 @@ class FleetBuilder:
         assert isinstance(await queues.release(self.scripts, place, permit, to=to), queues.Released)
         await outbox.claim(self.scripts, session_id, phone=phone, epoch=1, lease_ms=60_000)
         day = await self._day()
-        if until == "failed":
-            await outbox.nack(
-                self.scripts, place, epoch=1, verdict=outbox.FailureVerdict(1, "NOT_ON_WHATSAPP", None), day=day
-            )
+        if until in ("failed", "unknown"):
+            why = ("NOT_ON_WHATSAPP", Doubt.KEPT) if until == "failed" else ("NO_ACK", Doubt.RAISED)
+            verdict = outbox.FailureVerdict(1, why[0], None, why[1])
+            await outbox.nack(self.scripts, place, epoch=1, verdict=verdict, day=day)
             return name
         for status in ("sent", "delivered", "read"):
             receipt = outbox.MessageReport(place.session, status, new.whatsapp_id, now)
@@ -233,8 +237,24 @@ async def fill(scripts: Scripts, zone: str = "UTC") -> FleetBuilder:
     await _messages(builder)
     await _incidents(builder, pool)
     await _settings(builder)
+    await _nodes(builder)
     await builder.hours()
     return builder
+
+
+async def _nodes(builder: FleetBuilder) -> None:
+    """Machines in every state, with sessions on some; one session has moved and is back."""
+    states = dict(zip(("node-1", "node-2", "node-3", "node-4", "node-5"), NODE_STATES, strict=True))
+    nodes = [WorkerNode(name, state, f"192.0.2.{at}", 2**32, 128) for at, (name, state) in enumerate(states.items(), 1)]
+    await stored_nodes.note(builder.scripts, nodes)
+    await builder.redis.persist(keys.CONTROL_NODES)
+    for name in ("node-2", "node-5"):
+        await stored_nodes.drain(builder.scripts, name)
+    for number in range(1, 15):
+        place = {"node": f"node-{1 + number % 3}", "ping_rss_bytes": 31_000_000 + number}
+        await builder.redis.hset(keys.session(f"worker_{number}"), mapping=place)
+    moved = {"moved_at": await builder.scripts.now_ms() - HOUR_MS, "moved_from": "node-5", "away_ms": 3240}
+    await builder.redis.hset(keys.session("worker_4"), mapping=moved)
 
 
 async def fill_large(scripts: Scripts, zone: str = "UTC", sessions: int = 500) -> FleetBuilder:

@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.dashboard import sample_fleet, serving
+from tests.dashboard import sample_conversations, sample_fleet, serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
@@ -26,10 +26,12 @@ PAGES = {
     "messages": "/messages?q=972524408814",
     "waiting": "/messages?status=queued",
     "proxies": "/proxies",
+    "import": "/import",
     "anti-ban": "/anti-ban",
     "live-log": "/live-log",
     "backups": "/backups",
     "jobs": "/jobs",
+    "nodes": "/nodes",
     "people": "/people",
     "audit": "/audit",
     "settings": "/settings",
@@ -50,6 +52,11 @@ async def _nothing(_scripts: Scripts, _zone: str) -> None:
     """A server that was started for the first time."""
 
 
+async def _with_conversations(scripts: Scripts, zone: str) -> None:
+    await sample_fleet.fill(scripts, zone)
+    await sample_conversations.fill(sample_fleet.FleetBuilder(scripts, zone))
+
+
 @dataclass(frozen=True)
 class Scene:
     """What to take pictures of: the data, the user and the pages."""
@@ -62,6 +69,7 @@ class Scene:
 
 SCENES = (
     Scene(PAGES),
+    Scene({"inbox-list": "/inbox", "inbox": f"/inbox?c={sample_conversations.HERE}"}, fill=_with_conversations),
     Scene({"simulated": "/scan?id=worker_18"}, simulator={"control": "http://127.0.0.1:9"}),
     Scene({"viewer": "/", "viewer-refused": "/settings"}, password=serving.VIEWER_PASSWORD),
     Scene({"fleet-500": "/"}, fill=sample_fleet.fill_large),
@@ -113,7 +121,7 @@ class Camera:
 def _page(page: Page, url: str, path: Path) -> None:
     page.goto(url)
     page.wait_for_selector("h1")
-    if page.locator("[data-watch]").get_attribute("data-watch"):
+    if page.locator('[data-watch]:not([data-watch=""])').count():  # the page of a one-time link has none
         page.wait_for_selector("body[data-live]")
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:

@@ -8,12 +8,15 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.serving import Routers, Thread, in_thread
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.app import Gateway
+from wa_orchestrator.orchestrator.api.access.keys import KeyRoutes
+from wa_orchestrator.orchestrator.api.access.people import PeopleRoutes
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
+from wa_orchestrator.orchestrator.api.conversations.quick_replies import QuickReplyRoutes
+from wa_orchestrator.orchestrator.api.conversations.routes import ConversationRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
-from wa_orchestrator.orchestrator.api.keys import KeyRoutes
-from wa_orchestrator.orchestrator.api.limits import LimitRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
-from wa_orchestrator.orchestrator.api.people import PeopleRoutes
+from wa_orchestrator.orchestrator.api.sessions.limits import LimitRoutes
+from wa_orchestrator.orchestrator.api.tag_limits import TagLimitRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -45,7 +48,17 @@ async def _fresh(on: sample_fleet.FleetBuilder) -> None:
 
 def api(context: Context) -> list[Any]:
     """Return the routes that actions need without workers."""
-    parts = (AdminRoutes, KeyRoutes, PeopleRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes)
+    parts: tuple[Any, ...] = (
+        AdminRoutes,
+        KeyRoutes,
+        PeopleRoutes,
+        HoldRoutes,
+        LimitRoutes,
+        TagLimitRoutes,
+        OptOutRoutes,
+        WebhookRoutes,
+    )
+    parts += (ConversationRoutes, QuickReplyRoutes)
     return [*(part(context) for part in parts), Gateway(context).router()]
 
 

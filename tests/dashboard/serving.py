@@ -50,7 +50,13 @@ async def serving(
     app = make_app(context, routers(context))
     dashboard = install(app, context)
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=chosen.orch_port, log_level="warning", lifespan="on", timeout_graceful_shutdown=1
+        app,
+        host="127.0.0.1",
+        port=chosen.orch_port,
+        log_level="warning",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=75,  # as the product has it: a browser must not meet connections that end while it writes
     )
     server = uvicorn.Server(config)
     loops = asyncio.create_task(dashboard.run())

@@ -14,17 +14,17 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person
-from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
+from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, passkey, scan, session
 from wa_orchestrator.dashboard.pages import proxies as proxies_page
 from wa_orchestrator.dashboard.pages import settings as settings_page
-from wa_orchestrator.domain.access import Role
+from wa_orchestrator.domain.access.permissions import Role, Scope
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies
-from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.access import api_keys, audit, people
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
-from wa_orchestrator.store.messages import holds
+from wa_orchestrator.store.messages import contacts, holds
 from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.store.sessions import slots
 from wa_orchestrator.timestamps import FOREVER_MS
@@ -68,6 +68,30 @@ async def test_a_bad_proxy_is_shown_with_its_error_and_its_sessions(redis: Redis
     assert "לא ענה תוך" in item.do
     assert "Clinic" in item.do, "still there"
     assert [spelled_phone(f"97250000000{at}") in item.do for at in (1, 2)] == [True, True], "two have the same name"
+
+
+async def test_a_proxy_that_has_a_name_is_called_by_it_wherever_it_is_shown(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    bad = await builder.proxy(1)
+    await builder.connected("w1", "Clinic", "972500000001", [bad])
+    assert isinstance(await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields={}), Written)
+    await redis.hset(keys.proxy(bad), "name", "Frankfurt <1>")
+    snapshot = await look(redis)
+    item = next(item for item in attention.items(snapshot, HEBREW) if item.state == "bad")
+    assert "Frankfurt &lt;1&gt;" in item.what
+    assert bad not in item.what
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "fleet", "en")
+    fields = {"type": "proxy.bad", "proxy": bad, "at": "1", "reason": "CHECK_FAILED"}
+    for shown in (
+        renderer.macros.proxy_cell(view, snapshot.rows["w1"]),
+        renderer.macros.session_proxy(view, snapshot.rows["w1"], snapshot.proxies[0]),
+        live_log.event_text(view, "proxy.bad", fields),
+    ):
+        assert "Frankfurt &lt;1&gt;" in shown
+    assert [row.id for row in fleet.filtered(view, {"q": "frankfurt"})] == ["w1"]
+    assert [each.id for each in proxies_page.matching(view, "frankfurt")] == [bad]
 
 
 async def test_several_bad_proxies_are_one_line_and_one_that_is_emptied_is_none(redis: Redis, scripts: Scripts) -> None:
@@ -376,6 +400,30 @@ async def test_a_webhook_is_named_by_its_host_in_the_log_and_in_the_audit_log(re
     assert ">wh_1<" not in rows
 
 
+async def test_people_and_keys_have_their_names_in_the_audit_log(redis: Redis, scripts: Scripts) -> None:
+    gili = await people.create(scripts, "Gili", Role.VIEWER, ())
+    key, _ = await api_keys.create(scripts, "CRM", [Scope.READ])
+    for action, target in (("person.add", gili.id), ("key.create", key.id), ("person.delete", "a_gone")):
+        await audit.add(scripts, audit.AuditRecord(1, "", 1, "dashboard:Dana", "", action, target), {})
+    rows = (await page_of(redis, settings_page, {})).partition('id="au-h"')[2]
+    assert [each for each in ("Gili", "CRM", "a_gone") if f">{each}<" in rows] == ["Gili", "CRM", "a_gone"]
+    assert f">{gili.id}<" not in rows
+
+
+async def test_no_headline_contradicts_what_is_below_it(redis: Redis, scripts: Scripts) -> None:
+    await fill(scripts)
+    asked = await page_of(redis, passkey, {"id": "worker_18"})
+    assert "does not ask for a passkey now" in asked
+    assert "WhatsApp asks for this account’s passkey" not in asked
+    renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
+    for language, said in (
+        ("en", "4 of 6 jobs are fine; 1 failed, 1 has not run yet"),
+        ("he", "4 מתוך 6 משימות תקינות; אחת נכשלה, ואחת עוד לא רצה"),
+    ):
+        view = await renderer.view_as(ADMINISTRATOR, "jobs", language)
+        assert renderer.operations.jobs_headline(view, 6, 1, 1).striptags() == said
+
+
 async def test_a_long_queue_says_how_much_of_it_is_shown(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
@@ -422,3 +470,17 @@ async def test_a_phone_that_was_asked_to_send_less_says_so_on_its_page_in_its_ro
     await redis.zadd(keys.queue("972500000001"), {"m1": 1})
     for page, query in pages:
         assert "WhatsApp asked it to send less" in await page_of(redis, page, query), page.__name__
+
+
+async def test_an_opt_out_that_holds_for_one_phone_says_for_which_and_nothing_says_more(
+    redis: Redis, scripts: Scripts
+) -> None:
+    never = "No message is sent to them."
+    assert never not in await page_of(redis, anti_ban, {})
+    await contacts.opt_out(scripts, "972511111111", word="STOP", via="reply")
+    assert never in await page_of(redis, anti_ban, {})
+    await contacts.opt_out_from(scripts, "972522222222", phone="972500000001")
+    page = await page_of(redis, anti_ban, {})
+    assert page.count("for this phone only") == 1
+    assert never not in page
+    assert "where a phone is named, none from that phone" in page

@@ -1,8 +1,10 @@
 """The page of backups in a real browser: its list, a backup under way, the check before a restore, both languages."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.jobs import Job
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
 from wa_orchestrator.orchestrator.api.jobs import JobRoutes
+from wa_orchestrator.orchestrator.backups import backup_files
+from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
 from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
 from wa_orchestrator.store.backups.runs import EndedRun, Run
 from wa_orchestrator.store.jobs import JobRun
+from wa_orchestrator.store.sessions import client_version
 from wa_orchestrator.texts.catalogue import languages, texts
 
 pytestmark = pytest.mark.browser
@@ -92,7 +97,17 @@ def test_a_backup_is_asked_for_and_followed_to_its_end(
     rows = page.locator("#backup-list tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.nth(0)).to_contain_text("Dana")
-    expect(rows.nth(1)).to_contain_text(texts(language)["backups.intact"])
+    expect(rows.nth(1)).to_contain_text(texts(language)["backups.no_older"])
+    later = EndedRun("backup", "backup_2999-01-30", at + 10**12, at + 10**12, 0, "schedule", "DISK_FULL")
+    served.do(lambda on: runs.end(on.scripts, later))
+    page.reload()
+    expect(rows.nth(0)).to_contain_text(texts(language)["backups.intact"])
+    path = backups / f"{ID}.zip"
+    size = path.stat().st_size
+    note = BackupNote(ID, path.name, size, at, "1", ("worker_4",), False, "", at, False, False, left_out=("worker_9",))
+    backup_files.note_path(path).write_text(json.dumps(asdict(note)))
+    page.reload()
+    expect(page.locator("#backups-notice")).to_contain_text("worker_9")
 
 
 @pytest.mark.parametrize("language", languages())
@@ -188,7 +203,46 @@ def test_jobs_are_shown_failed_ones_first_and_one_is_run_by_hand(
     rows = page.locator("#job-list tbody tr")
     expect(rows).to_have_count(len(Job))
     expect(rows.first).to_contain_text("OSError")
+    full = JobRun(1_700_000_002_000, 1_700_000_003_000, "DISK_FULL")
+    served.do(lambda on: jobs.note(on.scripts, Job.TRASH, full))
+    page.reload()
+    expect(rows.first).to_contain_text(said(language, "backups.why.DISK_FULL"))
     page.locator("#job-archive button").click()
     expect(toast(page, language, "done.job-run")).to_be_visible()
     expect(page.locator("#job-archive button")).to_be_disabled()
     assert list(served.do(lambda on: jobs.take_asked(on.scripts))) == [Job.ARCHIVE]
+
+
+@pytest.mark.parametrize("language", languages())
+def test_the_version_job_says_which_version_worked_and_who_waits(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
+    page = enter(language)
+    page.goto(f"{served.address}/jobs")
+    known = page.locator("#job-version #client-version")
+    expect(known).to_have_text(said(language, "jobs.version_unknown"))
+    served.do(lambda on: client_version.record_login(on.scripts, "worker_1", 1_023_456_789))
+    outdated = {"status": "failed", "reason": "CLIENT_OUTDATED", "wanted": "running"}
+    served.do(lambda on: on.redis.hset("session:worker_1", mapping=outdated))
+    page.reload()
+    expect(known).to_contain_text("1023456789")
+    expect(known).to_contain_text(said(language, "jobs.version_refused.one"))
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_job_that_never_ran_is_not_called_fine(served: ServedFleet, enter: Enter, language: str) -> None:
+    page = enter(language)
+    page.goto(f"{served.address}/jobs")
+    expect(page.locator("#headline")).to_have_text(said(language, "jobs.none_ran"))
+    fine = JobRun(1_700_000_000_000, 1_700_000_001_000)
+    for job in (Job.ARCHIVE, Job.SUMMARY, Job.TRASH):
+        served.do(partial(_note, job=job, run=fine))
+    page.reload()
+    expect(page.locator("#headline")).to_have_text(said(language, "jobs.some_new.other"))
+    served.do(partial(_note, job=Job.TRASH, run=JobRun(1_700_000_002_000, 1_700_000_003_000, "OSError")))
+    page.reload()
+    expect(page.locator("#headline")).to_contain_text(re.compile(r"^2\b"))
+
+
+async def _note(on: Context, *, job: Job, run: JobRun) -> None:
+    await jobs.note(on.scripts, job, run)

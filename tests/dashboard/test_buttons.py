@@ -9,8 +9,9 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.messages import holds
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.texts.catalogue import languages, texts
 
 pytestmark = pytest.mark.browser
@@ -121,6 +122,35 @@ def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(
     row.locator("[data-open=limits]").click()
     dialog.locator("[formaction='/do/limits-reset']").click()
     expect(row).to_contain_text(said(language, "pace.standard_limits"))
+
+
+@pytest.mark.parametrize("language", languages())
+def test_limits_of_a_tag_are_set_shown_and_removed(served: ServedFleet, enter: Enter, language: str) -> None:
+    served.do(lambda on: sessions.change(on.scripts, "worker_1", SessionChanges(tags=("vip",))))
+    page = enter(language)
+    page.goto(f"{served.address}/anti-ban")
+    card = page.locator("#tag-limits")
+    expect(card).to_contain_text(said(language, "pace.no_tag_limits"))
+    page.locator("[data-open=tag-limits-change]").click()
+    dialog = page.locator("#tag-limits-change")
+    dialog.locator("[name=tag]").fill("vip")
+    dialog.locator("[name=per_day]").fill("900")
+    dialog.locator(".primary").click()
+    expect(page.locator("#tag-limits-change [data-error], .toast[data-s=error]").first).to_be_visible()
+    assert not served.do(lambda on: on.redis.exists(keys.TAG_LIMITS))
+    dialog.locator("[name=per_day]").fill("3")
+    dialog.locator(".primary").click()
+    expect(toast(page, language, "done.tag-limits")).to_be_visible()
+    expect(card.locator("li")).to_contain_text("vip")
+    expect(card.locator("li b.num").first).to_have_text("3")
+    page.goto(f"{served.address}/sessions/worker_1")
+    expect(page.locator("#limits-from dd").first).to_contain_text(said(language, "pace.from_tag"))
+    expect(page.locator("#limits-from dd").nth(1)).to_contain_text(said(language, "pace.from_preset"))
+    page.goto(f"{served.address}/anti-ban")
+    card.locator("form[action='/do/tag-limits-reset'] button").click()
+    confirm(page)
+    expect(toast(page, language, "done.tag-limits-reset")).to_be_visible()
+    expect(card).to_contain_text(said(language, "pace.no_tag_limits"))
 
 
 @pytest.mark.parametrize("language", languages())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 import pytest
+from pydantic.alias_generators import to_camel
 from redis.asyncio import Redis
 
 from tests.dashboard.sample_fleet import fill
@@ -15,13 +16,16 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.html.renderer import HERE, Renderer
+from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.pages import live_log, session
-from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.proxy import ProxyFailure
+from wa_orchestrator.dashboard.routes import actions
+from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
 from wa_orchestrator.domain.stream_events import EventType, ProxyReason
+from wa_orchestrator.orchestrator.api.conversations.models import ConversationPatch
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.engine.scripts import FILES, Scripts
 from wa_orchestrator.store.messages import holds
 from wa_orchestrator.texts.catalogue import languages, texts
 from wa_orchestrator.web import auth
@@ -54,12 +58,12 @@ def test_everything_that_the_audit_log_records_is_said_in_words() -> None:
 def test_everything_that_moves_a_session_or_binds_a_phone_is_said_in_words() -> None:
     codes = _words(CODE, "mark_by_operator") | set(ProxyReason)
     assert {"DRAINED", "REINSTATED"} <= codes
-    bindings = set(re.findall(r"how = '(\w+)'", (LUA / "bind_phone.lua").read_text("utf-8"))) - {"same"}
+    bindings = set(re.findall(r"how = '(\w+)'", FILES["bind_phone"].read_text("utf-8"))) - {"same"}
     assert {name for name in codes | bindings if not labels.cause(HEBREW, name)} == set()
 
 
 def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
-    scripts = "".join(path.read_text("utf-8") for path in LUA.glob("*.lua"))
+    scripts = "".join(path.read_text("utf-8") for path in FILES.values())
     written = re.findall(r"(?:set_status|fail_message)\('?\w+'?,(?: \w+,)+ '(\w+)'\)", scripts)
     written += re.findall(r"refuse\('\w+', '(\w+)'\)", scripts)
     written += re.findall(r"take_back\((?:\w+, )+'(\w+)'", scripts)
@@ -145,6 +149,18 @@ async def test_every_event_is_a_line_of_the_log_also_without_its_fields(redis: R
         assert live_log.explained_text(view, kind, {"type": kind}).striptags()
 
 
+@pytest.mark.parametrize("language", languages())
+async def test_the_log_says_in_words_what_changed_in_a_conversation(redis: Redis, language: str) -> None:
+    context = make_context(settings(), redis)
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", language)
+    by_people = [to_camel(name) for name in ConversationPatch.model_fields]
+    for change in (*by_people, "read", "unread", "optedOut"):
+        said = texts(language)[f"inbox.change.{change}"]
+        fields = {"contact_phone": "972501234567", "change": f"{change},tags"}
+        line = live_log.event_text(view, "conversation.changed", fields).striptags()
+        assert line.endswith(f": {said}, {texts(language)['inbox.change.tags']}")
+
+
 async def test_the_log_says_how_many_proxies_failed_in_our_own_outage(redis: Redis) -> None:
     context = make_context(settings(), redis)
     view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
@@ -155,3 +171,9 @@ async def test_the_log_says_how_many_proxies_failed_in_our_own_outage(redis: Red
 def test_every_way_to_run_workers_has_a_name() -> None:
     runners = Settings.model_fields["runner"].annotation.__args__  # type: ignore[union-attr]
     assert {f"runner.{name}" for name in runners} <= set(texts("en"))
+
+
+@pytest.mark.parametrize("name", ["passkey", "passkey-confirm"])
+def test_the_code_of_a_link_by_passkey_is_on_the_page_and_not_in_a_dialog(name: str) -> None:
+    answer = ApiResponse(200, {"sessionId": "s1", "stage": "confirm", "code": "PYSL-SH11"})
+    assert actions.outcome_of(name, actions.ACTIONS[name], [{"id": "s1"}], [answer], ENGLISH).secret == ""

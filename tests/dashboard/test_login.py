@@ -14,16 +14,16 @@ from wa_orchestrator.dashboard import login, login_throttle
 from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
 from wa_orchestrator.dashboard.html.renderer import HERE as ROOM
 from wa_orchestrator.dashboard.login import create_login_link
+from wa_orchestrator.orchestrator.api.access.keys import KeyRoutes
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
-from wa_orchestrator.orchestrator.api.keys import KeyRoutes
 from wa_orchestrator.store import keys
 from wa_orchestrator.texts.catalogue import texts
 from wa_orchestrator.web.app import make_app
 
 HERE = "http://127.0.0.1:3001"
 SIMPLE = (
-    "/", "/scan", "/messages", "/proxies", "/anti-ban", "/live-log", "/radar", "/backups", "/jobs", "/people", "/audit",
-    "/settings",
+    "/", "/scan", "/messages", "/inbox", "/campaigns", "/proxies", "/anti-ban", "/live-log", "/radar", "/backups",
+    "/contacts", "/jobs", "/nodes", "/people", "/audit", "/settings", "/import",
 )  # fmt: skip
 
 
@@ -61,7 +61,12 @@ async def test_nobody_sees_a_page_without_logging_in(browser: httpx.AsyncClient,
 
 
 def test_every_page_of_the_table_is_tried_here() -> None:
-    assert set(SIMPLE) == set(PAGES) - {"/sessions/{id}", "/link/{id}/passkey"}
+    assert set(SIMPLE) == set(PAGES) - {
+        "/sessions/{id}",
+        "/sessions/{id}/groups",
+        "/link/{id}/passkey",
+        "/campaigns/{id}",
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,15 +92,28 @@ async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(browser: ht
     assert "samesite=strict" in cookie
 
 
-async def test_with_tls_the_cookie_is_secure_and_bound_to_the_host(redis: Redis) -> None:
-    context = make_context(settings(3001, public_url="https://wa.example.com"), redis)
+@pytest.mark.parametrize(
+    ("public_url", "scheme"),
+    [("https://wa.example.com", "https"), ("https://wa.example.com", "http"), (None, "https")],
+    ids=["said and seen", "said", "seen by a trusted proxy"],
+)
+async def test_with_tls_the_cookie_is_secure_and_bound_to_the_host(
+    redis: Redis, public_url: str | None, scheme: str
+) -> None:
+    context = make_context(settings(3001, public_url=public_url), redis)
     app = make_app(context, [])
     install(app, context)
     origin = {"Origin": "https://wa.example.com"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://wa.example.com") as client:
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://wa.example.com") as client:
         answer = await client.post("/login", data={"password": PASSWORD}, headers=origin)
-    assert answer.headers["set-cookie"].startswith("__Host-wao=")
-    assert "Secure" in answer.headers["set-cookie"]
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        page = await client.get("/", headers={"Cookie": cookie})
+        csrf = page.text.partition('data-csrf="')[2].partition('"')[0]
+        gone = await client.post("/logout", data={"csrf": csrf}, headers={**origin, "Cookie": cookie})
+    for told in (answer, gone):  # a browser ignores either without `Secure`
+        assert told.headers["set-cookie"].startswith("__Host-wao=")
+        assert "Secure" in told.headers["set-cookie"]
 
 
 async def test_every_login_gives_a_new_token(browser: httpx.AsyncClient) -> None:

@@ -1,6 +1,5 @@
-"""Every page in a real browser with a sample fleet: accessible, not too wide, live, and safe against injected scripts."""
+"""Every page in a real browser with a sample fleet: accessible, not too wide, and live."""
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,18 +13,18 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD
-from wa_orchestrator.domain.access import Scope
+from wa_orchestrator.domain.access.permissions import Scope
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.access import api_keys
-from wa_orchestrator.store.events import webhooks
-from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.texts.catalogue import texts
 
 pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES = (
-    "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages",
-    "/proxies", "/anti-ban", "/live-log", "/backups", "/jobs", "/settings",
+    "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages", "/inbox",
+    "/contacts", "/proxies", "/anti-ban", "/live-log", "/backups", "/jobs", "/nodes", "/settings", "/account",
+    "/campaigns", "/people", "/audit", "/radar", "/nope",
+    "/import",
 )  # fmt: skip
 #: What is shown beyond the edge of the window, or is wider than the box that holds it.
 OVER_THE_EDGE = """
@@ -36,19 +35,6 @@ OVER_THE_EDGE = """
       return box.width && !clipped && (box.right > holder.right + 1 || box.left < holder.left - 1)
     }).map(each => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`)
 """
-#: What people have typed into names and messages to make browsers run it.
-PLANTED = (
-    "<script>window.hacked=1</script>",
-    "<img src=x onerror=window.hacked=1>",
-    '"><svg onload=window.hacked=1>',
-    "' autofocus onfocus=window.hacked=1 x='",
-    "</textarea><script>window.hacked=1</script>",
-    "javascript:window.hacked=1//",
-    "<a href=javascript:window.hacked=1>x</a>",
-    "{{constructor.constructor('window.hacked=1')()}}",
-    "</title><script>window.hacked=1</script>",
-    "\u202e<iframe srcdoc='<script>parent.hacked=1</script>'>",
-)
 
 
 @pytest.fixture
@@ -67,7 +53,7 @@ def person(served: ServedFleet, chromium: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
-def _serious(page: Page) -> list[str]:
+def serious(page: Page) -> list[str]:
     """What axe finds that keeps people out. The script is put in by the test tool, past the page's own policy."""
     assert AXE.exists(), "axe-core is missing: make web"
     page.evaluate(AXE.read_text("utf-8"))
@@ -90,7 +76,7 @@ def test_no_page_keeps_anybody_out(
     def look(page: Page, path: str, name: str) -> None:
         page.goto(served.address + path)
         page.wait_for_selector("h1", state="visible")
-        if found := _serious(page):
+        if found := serious(page):
             problems[name] = found
 
     look(context.new_page(), "/login", "login")
@@ -114,64 +100,13 @@ def test_no_page_scrolls_sideways_at_any_width(served: ServedFleet, chromium: Br
     wide = {}
     for path in PAGES:
         page.goto(served.address + path)
-        for width in (360, 800, 1100, 1280):
+        for width in (320, 360, 800, 1100, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             if over > 0:
                 wide[f"{path} at {width}"] = over
     assert wide == {}
     context.close()
-
-
-def test_planted_scripts_are_shown_as_text_and_never_run(served: ServedFleet, person: BrowserContext) -> None:
-    async def plant(on: sample_fleet.FleetBuilder) -> None:
-        for number, text in enumerate(PLANTED):
-            await on.redis.hset(keys.session(f"worker_{number + 1}"), mapping={"label": text, "device_name": text})
-            await on.message(
-                900 + number, "worker_4", f"97250{1234567 + 4 * 991:07d}", "972521111111", text, reference=text
-            )
-            await contacts.opt_out(on.scripts, f"97252333{number:04d}", word=text, via="reply")
-            await on.redis.xadd(keys.EVENTS, {"type": text, "session": f"worker_{number + 1}", "at": "1", "note": text})
-            await on.redis.xadd(keys.AUDIT, {"at": "1", "by": text, "action": text, "target": text, "details": text})
-            await on.redis.hset(
-                keys.HOLDS, f"session:worker_{number + 1}", json.dumps({"until_ms": 9e15, "why": text, "by": text})
-            )
-            await webhooks.put(on.scripts, webhooks.Webhook(f"w{number}", text, (text,), "whsec_x", "0-0", number))
-        proxy = next(iter(await on.redis.smembers(keys.PROXIES_ALL)))
-        await on.redis.hset(
-            keys.proxy(proxy), mapping={"status": "BAD", "last_error": PLANTED[0], "masked": PLANTED[1]}
-        )
-
-    served.do(plant)
-    page = log_in(person, served.address, PASSWORD, name=PLANTED[1])
-    refused: list[str] = []
-    page.on("console", lambda line: refused.append(line.text) if "Content Security Policy" in line.text else None)
-    page.on("dialog", lambda dialog: refused.append(dialog.message))
-    paths = [
-        *PAGES,
-        *(f"/messages?id=m_{900 + at:018x}" for at in range(len(PLANTED))),
-        "/messages?q=%3Cscript%3E",
-        "/?q=%22%3E%3Cimg%20src=x%20onerror=window.hacked=1%3E",
-    ]
-    for path in paths:
-        page.goto(served.address + path)
-        page.wait_for_selector("h1")
-        page.wait_for_selector("body[data-live]")
-        assert page.evaluate("window.hacked") is None, path
-    page.goto(served.address + "/sessions/worker_1")
-    expect(page.locator("h1")).to_have_text(PLANTED[0])
-    page.goto(f"{served.address}/messages?id=m_{900:018x}")
-    expect(page.locator(".bubble")).to_have_text(PLANTED[0])
-    page.goto(served.address + "/live-log")
-
-    async def happen(on: sample_fleet.FleetBuilder) -> None:
-        for text in PLANTED:
-            await on.redis.xadd(keys.EVENTS, {"type": f"late.{text}", "session": "worker_1", "at": "1", "note": text})
-
-    served.do(happen)
-    expect(page.locator("#log summary code", has_text="late.").first).to_be_visible()
-    assert page.evaluate("window.hacked") is None
-    assert refused == []
 
 
 def test_a_row_changes_by_itself_and_nothing_is_taken_from_ones_hands(
@@ -229,12 +164,26 @@ def test_a_new_code_replaces_the_old_one_by_itself(served: ServedFleet, person: 
 
 def test_a_page_says_when_the_server_is_away_and_goes_on_by_itself(served: ServedFleet, person: BrowserContext) -> None:
     page = log_in(person, served.address, PASSWORD)
-    page.wait_for_selector("body[data-live]")
-    page.clock.install()
-    person.set_offline(True)
-    page.clock.fast_forward(40_000)
+    _lose_the_server(page)
     expect(page.locator("#live")).to_have_class(re.compile("stale"))
+    page.evaluate("window.isCut = false")
     person.set_offline(False)
+    expect(page.locator("#live")).not_to_have_class(re.compile("stale"), timeout=30_000)
+
+
+def _lose_the_server(page: Page) -> None:
+    """Cut a page off, two minutes ago. A browser that is offline still hears the streams that it has open."""
+    page.add_init_script("""
+        EventSource.prototype.addEventListener = function (kind, act) {
+          EventTarget.prototype.addEventListener.call(this, kind, event => window.isCut || act(event))
+        }
+    """)
+    page.reload()
+    page.wait_for_selector("body[data-live]")
+    page.clock.install()  # from here on `performance.now()` begins at 0 again
+    page.evaluate("window.isCut = true")
+    page.context.set_offline(True)
+    page.clock.fast_forward(120_000)
 
 
 def test_a_session_that_is_ready_to_scan_shows_its_button_without_a_reload(
@@ -287,9 +236,7 @@ def test_a_page_has_one_clock_and_names_its_zone_wherever_the_browser_is(
         page = log_in(person, served.address, PASSWORD)
         page.wait_for_selector("body[data-live]")
         expect(page.locator("#live")).to_contain_text("Asia/Jerusalem")
-        page.clock.install()
-        person.set_offline(True)
-        page.clock.fast_forward(40_000)
+        _lose_the_server(page)
         expect(page.locator("#live.away")).to_contain_text("The server does not respond")
         told = re.search(r"(\d\d):(\d\d):\d\d", page.locator("#live").inner_text())
         assert told
@@ -371,3 +318,13 @@ def test_a_link_to_a_proxy_opens_the_page_of_the_list_that_has_it(served: Served
     last = max(served.do(lambda on: on.redis.smembers(keys.PROXIES_ALL)))
     page.goto(f"{served.address}/proxies?id={last}#px-{last}")
     expect(page.locator(f"#px-{last}")).to_be_visible()
+
+
+def test_the_other_ways_to_link_a_phone_keep_off_the_edge_of_their_card(
+    served: ServedFleet, person: BrowserContext
+) -> None:
+    page = log_in(person, served.address, PASSWORD)
+    page.goto(f"{served.address}/scan?id=worker_18")
+    page.wait_for_selector("#link-send")
+    edges = "[...document.querySelectorAll('#link-pair > *')].map(each => getComputedStyle(each).paddingInlineStart)"
+    assert page.evaluate(edges) == ["16px", "16px"]

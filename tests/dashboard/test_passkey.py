@@ -1,17 +1,48 @@
-"""Linking with a passkey in a real browser: the owner signs on WhatsApp's site, comes back, and the device is linked."""
+"""Linking with a passkey in a real browser: the owner signs on WhatsApp's site, and the device is linked, or he reads why not."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.dashboard.browsing import visit
-from tests.dashboard.test_walkthrough import SLOW_MS, Product, product
+from tests.dashboard.serving import API_KEY
+from tests.dashboard.test_walkthrough import SLOW_MS, Product, running_product
+from tests.waiting import until_blocking
 
-__all__ = ["product"]
 pytestmark = pytest.mark.browser
 SITE = "https://web.whatsapp.com/"
+#: A phone that does not answer is given up after two minutes; here after 15 s, and everybody else keeps his patience.
+FAST = {"time_scale": 8, "ping_timeout_ms": 1_800_000}
+GIVEN_UP_MS = 2 * SLOW_MS
+FAILED, REFUSED = "Not linked. Nothing was changed.", "WhatsApp refused the answer."
+BROKEN_OFF, NO_ANSWER = "WhatsApp broke it off.", "The phone did not answer within two minutes."
+OLDER = "It answers an older request."
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    with running_product(tmp_path_factory.mktemp("product"), **FAST) as made:
+        yield made
+
+
+@pytest.fixture
+def person(product: Product, chromium: Browser) -> Iterator[BrowserContext]:
+    """An administrator's browser, in which WhatsApp's site is an empty page."""
+    with visit(chromium, product.address) as context:
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=product.address)
+        context.route(re.compile(re.escape(SITE)), _be_whatsapp)
+        yield context
+
+
+def _arrive(person: BrowserContext, made: Product) -> Page:
+    page = person.new_page()
+    page.goto(made.link())
+    page.wait_for_url(made.address + "/")
+    return page
 
 
 def _provisioned(page: Page, address: str, phone: str) -> str:
@@ -25,15 +56,19 @@ def _provisioned(page: Page, address: str, phone: str) -> str:
     return page.url.partition("id=")[2]
 
 
-def _scan(made: Product, session: str, phone: str, **fault: Any) -> None:
-    """Scan with a phone whose account has a passkey."""
+def _scan(made: Product, session: str, phone: str, fault: dict[str, Any], *, before: str = "") -> str:
+    """Scan, with a phone whose account has a passkey, a code other than the one `before`. Returns the code."""
     body = {"target": {"phone": phone}, "kind": "passkey", "times": 1, **fault}
     made.control.post("/faults", json=body).raise_for_status()
-    key = made.server.context.settings.api_key.get_secret_value()
-    import httpx
 
-    code = httpx.get(f"{made.address}/api/sessions/{session}/qr", headers={"X-API-Key": key}).raise_for_status()
-    made.control.post(f"/phones/{phone}/scan", json={"qr": code.json()["qr"]}).raise_for_status()
+    def fresh() -> str | None:
+        shown = httpx.get(f"{made.address}/api/sessions/{session}/qr", headers={"X-API-Key": API_KEY})
+        code = str(shown.json()["qr"]) if shown.is_success else before
+        return code if code != before else None
+
+    qr = until_blocking(fresh, "a code that was not scanned yet")
+    made.control.post(f"/phones/{phone}/scan", json={"qr": qr}).raise_for_status()
+    return qr
 
 
 def _whatsapps_site(page: Page, made: Product, phone: str) -> Page:
@@ -58,19 +93,14 @@ def _be_whatsapp(route: Route) -> None:
     route.fulfill(content_type="text/html", body="<!doctype html><title>WhatsApp</title><body></body>")
 
 
-@pytest.mark.parametrize("way", ["by itself", "pasted"])
-def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(
-    product: Product, chromium: Browser, way: str
-) -> None:
-    person = visit(chromium, product.address)
-    person.grant_permissions(["clipboard-read", "clipboard-write"], origin=product.address)
-    person.route(re.compile(re.escape(SITE)), _be_whatsapp)
-    page = person.new_page()
-    page.goto(product.link())
-    page.wait_for_url(product.address + "/")
-    phone = "972509990101" if way == "pasted" else "972509990102"
+def _devices(made: Product, phone: str) -> list[int]:
+    return [each["device"] for each in made.control.get(f"/phones/{phone}/devices").json()]
+
+
+def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(product: Product, person: BrowserContext) -> None:
+    page, phone = _arrive(person, product), "972509990102"
     session = _provisioned(page, product.address, phone)
-    _scan(product, session, phone)
+    _scan(product, session, phone, {})
     page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
     expect(page.locator(".notice[data-s=warn]")).to_contain_text("how accounts get stolen")
     page.locator("[data-copy-code]").click()
@@ -80,30 +110,87 @@ def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(
     site = _whatsapps_site(page, product, phone)
     site.evaluate(pasted)
     site.get_by_role("button", name="Sign with passkey").click()
-    answer = site.locator("#passkey-panel textarea").input_value(timeout=SLOW_MS)
-    if way == "pasted":
-        page.fill("#passkey-answer [name=answer]", '{"no": "answer"}')
-        page.locator("#passkey-answer .primary").click()
-        expect(page.locator("#passkey-answer [data-error]")).to_contain_text("not the answer of a passkey")
-        page.fill("#passkey-answer [name=answer]", answer)
-        page.locator("#passkey-answer .primary").click()
-        there = page
-    else:
-        site.get_by_role("button", name="Send back").click()
-        there = site
-        there.wait_for_url(re.compile(r"/link/.*/passkey"), timeout=SLOW_MS)
-    expect(there.locator("#passkey")).to_contain_text("Linked with the passkey", timeout=SLOW_MS)
-    assert "pk=" not in there.url
-    assert product.control.get(f"/phones/{phone}/devices").json()[0]["device"] == 1
-    person.close()
+    expect(site.locator("#passkey-panel textarea")).to_be_visible(timeout=SLOW_MS)
+    site.get_by_role("button", name="Send back").click()
+    site.wait_for_url(re.compile(r"/link/.*/passkey"), timeout=SLOW_MS)
+    expect(site.locator("#passkey")).to_contain_text("Linked with the passkey", timeout=SLOW_MS)
+    assert "pk=" not in site.url
+    assert _devices(product, phone) == [1]
 
 
-def test_without_a_request_the_page_says_so_and_a_viewer_does_not_see_it(product: Product, chromium: Browser) -> None:
-    person = visit(chromium, product.address)
-    page = person.new_page()
-    page.goto(product.link())
-    page.wait_for_url(product.address + "/")
+def _sign(page: Page, site: Page) -> None:
+    """Sign what the page asks now, and paste the answer into it."""
+    site.goto(SITE)
+    site.evaluate(page.locator("[data-code]").text_content() or "")
+    site.get_by_role("button", name="Sign with passkey").click()
+    _paste(page, site.locator("#passkey-panel textarea").input_value(timeout=SLOW_MS))
+
+
+def _paste(page: Page, answer: str) -> None:
+    page.fill("#passkey-answer [name=answer]", answer)
+    page.locator("#passkey-answer .primary").click()
+
+
+def _compare(page: Page, made: Product, phone: str) -> None:
+    """Compare the codes, and confirm on both sides; until then nothing is linked."""
+    expect(page.locator("#passkey")).to_contain_text("Does the phone show the same code?", timeout=SLOW_MS)
+    assert _devices(made, phone) == []
+    code = made.control.post(f"/phones/{phone}/confirm-link").raise_for_status().json()["code"]
+    expect(page.locator("#passkey .code8")).to_have_text(code)
+    page.get_by_role("button", name="The phone shows the same code").click()
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong", "sentence", "then"),
+    [
+        (1, {"drop": True}, "The connection closed.", {"noOptions": True}),
+        (2, {"shortNonce": True}, BROKEN_OFF, {"twice": True}),
+        (3, {"unknownChild": True}, BROKEN_OFF, {"twiceAfter": True}),
+        (4, {"oldSecret": True}, "WhatsApp’s pairing was not signed for this device", {"refuse": 1}),
+        (5, {"foreign": True}, NO_ANSWER, {"compare": True}),
+        (6, {"noContinuation": True}, NO_ANSWER, {}),
+    ],
+    ids=lambda each: next(iter(each), "none") if isinstance(each, dict) else "",
+)
+def test_whatever_goes_wrong_the_page_says_what_and_the_person_can_go_on(
+    product: Product, person: BrowserContext, number: int, wrong: dict[str, Any], sentence: str, then: dict[str, Any]
+) -> None:
+    page, phone = _arrive(person, product), f"97250999020{number}"
+    session = _provisioned(page, product.address, phone)
+    scanned = _scan(product, session, phone, wrong)
+    page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
+    site = _whatsapps_site(page, product, phone)
+    _paste(page, '{"no": "answer"}')
+    expect(page.locator("#passkey-answer [data-error]")).to_contain_text("not the answer of a passkey")
+    _sign(page, site)
+    expect(page.locator("#passkey [role=status]")).to_contain_text(f"{FAILED} {sentence}", timeout=GIVEN_UP_MS)
+    assert _devices(product, phone) == []
+    page.get_by_role("link", name="Start again with a new code").click()
+    _scan(product, session, phone, then, before=scanned)
+    page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
+    _sign(page, site)
+    if "twice" in then:
+        _sign_the_newer(page, site)
+    if "refuse" in then:
+        expect(page.locator("#passkey [role=status]")).to_contain_text(REFUSED, timeout=SLOW_MS)
+        _sign(page, site)
+    if "refuse" in then or "compare" in then:
+        _compare(page, product, phone)
+    expect(page.locator("#passkey")).to_contain_text("Linked with the passkey", timeout=SLOW_MS)
+    assert len(_devices(product, phone)) == 1
+
+
+def _sign_the_newer(page: Page, site: Page) -> None:
+    """Of two requests only the newer can be answered: whoever signed the other reads that, and signs again."""
+    refused = page.locator("#passkey-answer [data-error]:not([hidden])")
+    expect(refused.or_(page.locator("#passkey:not([data-stage=required])")).first).to_be_visible(timeout=SLOW_MS)
+    if refused.count():
+        expect(refused).to_contain_text(OLDER)
+        _sign(page, site)
+
+
+def test_without_a_request_the_page_says_so(product: Product, person: BrowserContext) -> None:
+    page = _arrive(person, product)
     session = _provisioned(page, product.address, "972509990103")
     page.goto(f"{product.address}/link/{session}/passkey")
     expect(page.locator("#passkey")).to_contain_text("does not ask for a passkey now")
-    person.close()

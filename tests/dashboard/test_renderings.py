@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 
+import pytest
 from markupsafe import Markup
 from redis.asyncio import Redis
 
 from tests.dashboard import serving
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.context import make_context
+from wa_orchestrator.dashboard import live
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.live import Hub, PageStream
@@ -89,3 +91,26 @@ async def test_a_viewer_who_leaves_does_not_take_the_rendering_from_the_others(r
     async with asyncio.timeout(PATIENCE_S):
         assert "en 1" in await shown
     await stays.aclose()
+
+
+async def test_without_an_open_page_the_hub_is_not_woken_by_events(redis: Redis) -> None:
+    page = Watched(redis)
+    assert await page.hub.step() > 0  # it did not wait for an event
+    await page.happen()
+    assert page.hub.last_event_ms == 1
+
+
+async def test_a_page_that_opens_wakes_the_hub(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_UNWATCHED_S", 3600.0)
+    page = Watched(redis)
+    first = await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": "s_1", "at": 1})
+    running = asyncio.create_task(page.hub.run())
+    try:
+        await until(lambda: page.hub.cursor == first, "the hub to read the first event")
+        feeds = [page.stream().run("")]
+        await _next(feeds)
+        second = await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": "s_1", "at": 2})
+        await until(lambda: page.hub.cursor == second, "the hub to read the second event")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])

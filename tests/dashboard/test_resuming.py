@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pytest
 from markupsafe import Markup
@@ -21,6 +22,10 @@ from wa_orchestrator.dashboard.live import Hub, PageStream
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.line_client import LineClient
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.sessions import passkeys
+from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 from wa_orchestrator.texts.catalogue import texts
 
 
@@ -115,6 +120,27 @@ async def test_what_changes_while_a_page_opens_its_stream_reaches_it(redis: Redi
     await feed.aclose()
     assert "event: parts" in first
     assert "two" in first
+
+
+async def test_a_step_of_a_passkey_before_the_stream_opens_reaches_the_page(redis: Redis, scripts: Scripts) -> None:
+    context = make_context(serving.settings(3001), redis)
+    fleet = SnapshotReader(context)
+    hub, renderer = Hub(context, fleet), Renderer(context, fleet)
+    await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": "s_1", "at": 1})
+    shown_until = hub.cursor = await event_stream.last_cursor(scripts)
+    await passkeys.put(scripts, "s_1", PasskeyCeremony("confirm", 1, 2, code="PYSL-SH11"))
+
+    async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+        made = await passkeys.get(scripts, "s_1")
+        return {"passkey": Markup("{}").format(made.code if made else "")}
+
+    view = partial(renderer.view_as, None, "passkey", "en")
+    feed = PageStream(hub, renderer, {"page": "passkey", "id": "s_1"}, view, parts).run(shown_until)
+    async with asyncio.timeout(PATIENCE_S):
+        sent = [await anext(feed) for _ in range(2)][-1]
+    await feed.aclose()
+    assert "event: parts" in sent
+    assert "PYSL-SH11" in sent
 
 
 @pytest.mark.browser

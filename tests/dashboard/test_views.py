@@ -1,6 +1,7 @@
 """What the pages are made of: strips, counts, what needs a person, and how a form becomes a call."""
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import time
@@ -27,15 +28,16 @@ from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person
-from wa_orchestrator.dashboard.pages import fleet, live_log, messages, scan
+from wa_orchestrator.dashboard.pages import fleet, live_log, messages, passkey, scan, session
 from wa_orchestrator.dashboard.routes import actions
-from wa_orchestrator.domain.access import Role
+from wa_orchestrator.domain.access.permissions import Role
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.store import keys, proxies, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events.activity import HOUR_MS
+from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 
 NOW = 1_750_075_200_000
 ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)
@@ -245,6 +247,23 @@ async def test_an_open_page_of_sessions_offers_those_that_were_added_since(redis
     assert view.n("newer", 1) in newer
 
 
+async def test_new_messages_of_all_kinds_are_not_said_to_be_new_on_a_narrowed_list(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "One", "972500000001", [await builder.proxy(1)])
+    await builder.message(1, "w1", "972500000001", "972520000001", "Hello", until="failed")
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "messages", "en")
+    offered = {}
+    for status in ("", "failed", "unknown"):
+        shown = await messages.show(renderer, view, {"status": status})
+        await redis.zadd(keys.ALL_MESSAGES, {f"m_{status}": await scripts.now_ms() + 1000})
+        offered[status] = "data-refresh" in (await messages.parts(renderer, view, shown.watch))["newer"]
+    assert offered == {"": True, "failed": False, "unknown": False}
+
+
 async def test_messages_are_found_by_recipient_reference_id_session_and_status(redis: Redis, scripts: Scripts) -> None:
     await fill(scripts)
     renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
@@ -307,6 +326,8 @@ async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, sc
         ("hold", {"scope": "all"}, "POST", "/api/anti-ban/holds", {"all": True}),
         ("resume", {"scope": "session", "id": "w1"}, "DELETE", "/api/anti-ban/holds/session:w1", None),
         ("limits", {"id": "w1", "per_day": "50", "acknowledge": "1"}, "PUT", "/api/anti-ban/sessions/w1/limits", {"perDay": 50, "acknowledgeRisk": True}),
+        ("tag-limits", {"tag": "vip", "per_day": "50", "per_minute": "", "pause_min": "5", "pause_max": "9", "opens": ""}, "PUT", "/api/anti-ban/tag-limits", {"tag": "vip", "perDay": 50, "pauseMinMs": 5000, "pauseMaxMs": 9000}),
+        ("tag-limits-reset", {"tag": "a b/ש"}, "DELETE", "/api/anti-ban/tag-limits?tag=a%20b%2F%D7%A9", None),
         ("send", {"to": "97250", "message": "hi", "session": ""}, "POST", "/api/v1/send", {"to": "97250", "message": "hi"}),
     ],
 )  # fmt: skip
@@ -440,8 +461,33 @@ async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     assert "none works" in view.reason("WAITING_FOR_PROXY")
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"), [("connected", ""), ("failed", "BANNED"), ("pending", "WAITING_FOR_PROXY")]
+)
+async def test_only_of_a_session_that_can_send_its_page_says_what_fits_today(
+    redis: Redis, scripts: Scripts, status: str, reason: str
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("worker_1", "Sales", "972501000001", [await builder.proxy(1)])
+    await builder.message(1, "worker_1", "972501000001", "972521000001", "Hello")
+    if reason:
+        await builder.put("worker_1", status, reason)
+    context = make_context(settings(hot_hours="00:00-00:00"), redis)  # open whenever the test runs
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "session", "en")
+    shown = await session.parts(renderer, view, {"id": "worker_1"})
+    assert ("1 in the queue fits today" in shown["session-today"]) is (status == "connected")
+    assert "Starting" not in shown["session-head"]
+
+
 async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:
     renderer = Renderer(make_context(settings(3001), redis), SnapshotReader(make_context(settings(3001), redis)))
     shown = renderer.macros.first_steps(await renderer.view_as(None, "fleet", "en"))
     body = Markup(shown).unescape().partition("-d '")[2].partition("'")[0]
     assert SendBody.model_validate_json(body).to == "972501234567"
+
+
+def test_a_name_that_is_spelled_like_a_mark_stays_a_name_in_the_snippet() -> None:
+    ceremony = PasskeyCeremony("required", 1, 1, options=json.dumps({"challenge": "AAAA"}))
+    name = "__RP_ID__ __ORIGIN__ </script>"
+    assert json.dumps(name).replace("<", "\\u003c") in passkey.snippet(ceremony, name)

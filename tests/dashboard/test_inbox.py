@@ -1,0 +1,287 @@
+"""The inbox in a browser: who waits, what they wrote, and an answer that says when it leaves."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.dashboard import sample_conversations
+from tests.dashboard.browsing import log_in, visit
+from tests.dashboard.sample_conversations import DANA, HERE, SESSION, answer, says
+from tests.dashboard.sample_fleet import FleetBuilder
+from tests.dashboard.served_fleet import ServedFleet, serve_fleet
+from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
+from tests.dashboard.test_pages import OVER_THE_EDGE, serious
+from wa_orchestrator.domain.messages import incoming
+from wa_orchestrator.store import keys
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def served(redis_url: str, chromium: Browser) -> Iterator[ServedFleet]:
+    """A sample fleet with conversations."""
+    assert chromium.is_connected()
+    with serve_fleet(redis_url) as made:
+        made.do(sample_conversations.fill)
+        yield made
+
+
+def opened(page: Page, address: str) -> None:
+    page.goto(f"{address}/inbox")
+    page.click(f'[data-open-conversation="{HERE}"]')
+    page.wait_for_selector("#reply")
+
+
+def test_an_answer_is_queued_with_its_time_and_what_comes_in_is_appended(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    expect(page.locator(".msg")).to_have_count(5)
+    expect(page.locator(".react")).to_have_count(1)
+    expect(page.locator("#reply-eta")).not_to_be_empty()
+    page.fill("#reply textarea", "/ho")
+    page.press("#reply textarea", "Enter")  # fills, and does not send
+    expect(page.locator("#reply textarea")).to_have_value("We are open from 9 to 17.")
+    page.press("#reply textarea", "Enter")
+    expect(page.locator(".msg.ours .say p")).to_have_text("We are open from 9 to 17.")
+    expect(page.locator(".msg.ours .under")).to_be_visible()
+    served.do(lambda on: says(on, "3A08", "Thank you!"))
+    expect(page.locator(".msg").last).to_contain_text("Thank you!")
+    page.context.close()
+
+
+def test_whoever_knows_that_a_message_arrived_says_so_and_it_counts_as_sent(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    lost = served.do(lambda on: answer(on, 900, "The code is 4471", "unknown"))
+    viewer = log_in(visit(chromium, served.address), served.address, VIEWER_PASSWORD)
+    viewer.goto(f"{served.address}/inbox?c={HERE}")
+    expect(viewer.locator(f"#m-{lost} .under")).to_contain_text("Perhaps sent")
+    expect(viewer.locator(f"#m-{lost} button")).to_have_count(0)
+    viewer.context.close()
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    page.locator(f"#m-{lost}").get_by_role("button", name="The contact has it").click()
+    expect(page.locator(f"#m-{lost} .meta [data-s=sent]")).to_have_count(1)
+    expect(page.locator(f"#m-{lost} .under")).to_have_count(0)
+    page.context.close()
+
+
+def test_a_message_that_perhaps_arrived_is_sent_again_as_a_new_one_after_a_question(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    lost = served.do(lambda on: answer(on, 900, "The code is 4471", "unknown"))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    again = page.locator(f"#m-{lost}").get_by_role("button", name="Send again…")
+    again.click()
+    expect(page.locator("dialog[open]")).to_contain_text("gets it twice")
+    page.keyboard.press("Escape")
+    expect(page.locator(".msg.ours")).to_have_count(1)
+    again.click()
+    page.click("#confirm [data-yes]")
+    copy = page.locator(".msg.ours").nth(1)
+    expect(copy).to_contain_text("The code is 4471")
+    expect(copy.locator(".under")).to_contain_text("Queued")  # with its own time
+    expect(page.locator(f"#m-{lost} .under")).to_contain_text("Perhaps sent")
+    page.context.close()
+
+
+@pytest.mark.parametrize(("language", "theme", "width"), [("en", "light", 1280), ("he", "dark", 390)])
+def test_the_inbox_keeps_nobody_out_and_runs_nothing_that_people_wrote(
+    served: ServedFleet, chromium: Browser, language: str, theme: str, width: int
+) -> None:
+    context = visit(chromium, served.address, language=language, theme=theme, width=width)
+    page = log_in(context, served.address, PASSWORD)
+    said: list[str] = []
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    for path in ("/inbox", f"/inbox?c={HERE}", "/inbox?q=gil", "/inbox?q=nobody"):
+        page.goto(served.address + path)
+        page.wait_for_selector("h1", state="attached")
+        assert serious(page) == [], path
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert (over, page.evaluate(OVER_THE_EDGE) if path == "/inbox" else []) == (0, []), path
+        if width < 400:
+            page.set_viewport_size({"width": 320, "height": 900})
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert over == 0, f"{path} at 320"
+            page.set_viewport_size({"width": width, "height": 900})
+    assert said == []
+    context.close()
+
+
+async def _move_back(on: FleetBuilder, name: str, days: int) -> None:
+    thread, message = keys.thread(SESSION, DANA), incoming.id_of(SESSION, name)
+    await on.redis.zadd(thread, {message: await on.scripts.now_ms() - days * 86_400_000})
+
+
+@pytest.mark.parametrize(("language", "names"), [("en", ["Yesterday", "Today"]), ("he", ["אתמול", "היום"])])
+def test_a_line_stands_between_the_days_also_when_earlier_ones_are_read_back(
+    served: ServedFleet, chromium: Browser, language: str, names: list[str]
+) -> None:
+    served.do(lambda on: _move_back(on, "3A02", 1))
+    page = log_in(visit(chromium, served.address, language=language), served.address, PASSWORD)
+    opened(page, served.address)
+    expect(page.locator(".msgs > .day")).to_have_text(names)
+    assert page.locator(".msgs > li").first.get_attribute("class") == "day"
+    served.do(lambda on: says(on, "3A08", "Thank you!"))
+    expect(page.locator(".msg").last).to_contain_text("Thank you!")
+    expect(page.locator(".msgs > .day")).to_have_text(names)  # the day is the same
+    served.do(_talk)
+    page.goto(f"{served.address}/inbox?c={HERE}")
+    expect(page.locator(".msgs > .day")).to_have_text(names[1:])
+    for shown in (60, 90, 120, 150, 156):
+        page.evaluate("document.querySelector('#messages').scrollTop = 0")
+        expect(page.locator(".msg")).to_have_count(shown)
+    expect(page.locator(".msgs > .day")).to_have_text(names)
+    page.context.close()
+
+
+def test_a_note_stands_in_the_thread_where_it_was_written_and_says_that_it_was_not_sent(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    page = log_in(visit(chromium, served.address, width=1440), served.address, PASSWORD)
+    opened(page, served.address)
+    page.wait_for_selector("body[data-live]")
+    expect(page.locator(".note")).to_have_count(0)
+    page.fill("#facts [name=notes]", "Prefers the morning <b>")
+    page.click("#facts form button")
+    note = page.locator(".msgs > .note")
+    expect(note).to_be_visible()
+    expect(note).to_contain_text("Dana Note, not sent")
+    expect(note.locator("p")).to_have_text("Prefers the morning <b>")
+    served.do(lambda on: says(on, "3A08", "Thank you!"))
+    expect(page.locator(".msgs > li").last).to_contain_text("Thank you!")  # came later
+    expect(page.locator(".msgs > li:nth-last-child(2)")).to_have_id("thread-note")
+    served.do(_talk)
+    page.goto(f"{served.address}/inbox?c={HERE}")
+    expect(page.locator(".msg:not(.note)")).to_have_count(30)
+    expect(note).to_be_hidden()  # what was said around it is not here yet
+    for shown in (60, 90, 120, 150, 156):
+        page.evaluate("document.querySelector('#messages').scrollTop = 0")
+        expect(page.locator(".msg:not(.note)")).to_have_count(shown)
+    expect(page.locator("#thread-note + .msg")).to_contain_text("Thank you!")
+    page.context.close()
+
+
+def test_filters_say_how_many_conversations_they_show(served: ServedFleet, chromium: Browser) -> None:
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    page.goto(f"{served.address}/inbox")
+    chips = page.locator("#inbox-chips a")
+    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine", "Closed 0"])
+    page.wait_for_selector("body[data-live]")
+    served.do(lambda on: says(on, "3A09", "Hello?", phone="972525550300"))
+    expect(chips).to_have_text(["Open 3", "Unread 3", "Mine", "Closed 0"])
+    opened(page, served.address)
+    page.click("[data-close-form] button")
+    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine", "Closed 1"])
+    page.context.close()
+
+
+def test_an_upload_that_was_cut_keeps_the_file_and_is_retried_from_its_chip(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    page.evaluate(_FILE, "drop")
+    page.fill("#reply textarea", "Here it is")
+    page.route("**/inbox/upload", lambda route: route.abort())
+    page.press("#reply textarea", "Enter")
+    chip = page.locator(".attach li")
+    expect(chip.get_by_role("alert")).to_have_text("The upload broke off. Your text and the file are still here.")
+    expect(page.locator("#reply textarea")).to_have_value("Here it is")
+    expect(page.locator(".msg.ours")).to_have_count(0)
+    page.unroute("**/inbox/upload")
+    chip.get_by_role("button", name="Retry").click()
+    expect(page.locator(".msg.ours .file")).to_contain_text("drop.pdf")
+    expect(page.locator(".msg.ours")).to_have_count(1)
+    expect(chip).to_have_count(0)
+    expect(page.locator("#reply textarea")).to_have_value("")
+    page.context.close()
+
+
+def test_a_viewer_reads_and_has_no_reply_box(served: ServedFleet, chromium: Browser) -> None:
+    page = log_in(visit(chromium, served.address), served.address, VIEWER_PASSWORD)
+    page.goto(f"{served.address}/inbox?c={HERE}")
+    expect(page.locator(".msg")).to_have_count(5)
+    expect(page.locator("#reply, [data-close-form]")).to_have_count(0)
+    page.context.close()
+
+
+async def _talk(on: FleetBuilder) -> None:
+    for at in range(150):
+        await says(on, f"3B{at:04X}", f"Line {at}")
+
+
+def test_a_long_conversation_opens_at_its_end_and_is_read_back_page_by_page(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    served.do(_talk)
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    expect(page.locator(".msg")).to_have_count(30)
+    expect(page.locator(".msg").last).to_be_in_viewport()
+    for shown in (60, 90, 120, 150, 155):
+        first = page.locator(".msg").first.get_attribute("id")
+        page.evaluate("document.querySelector('#messages').scrollTop = 0")  # reading back fetches what comes before
+        expect(page.locator(".msg")).to_have_count(shown)
+        expect(page.locator(f"#{first}")).to_be_in_viewport()  # what was read stays where it was
+    expect(page.locator("[data-earlier]")).to_have_count(0)
+    expect(page.locator(".msg").first).to_contain_text("12 Example Street")
+    page.context.close()
+
+
+_FILE = """kind => {
+  const carried = new DataTransfer()
+  carried.items.add(new File(['%PDF-1.4'], `${kind}.pdf`, { type: 'application/pdf' }))
+  const at = document.querySelector('#reply textarea')
+  const how = { bubbles: true, cancelable: true }
+  at.dispatchEvent(kind === 'paste'
+    ? new ClipboardEvent('paste', { ...how, clipboardData: carried })
+    : new DragEvent('drop', { ...how, dataTransfer: carried })) }"""
+
+
+def test_a_draft_follows_its_writer_and_others_see_that_somebody_writes(served: ServedFleet, chromium: Browser) -> None:
+    dana = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    maya = log_in(visit(chromium, served.address), served.address, PASSWORD, "Maya")
+    opened(maya, served.address)
+    opened(dana, served.address)
+    strip = dana.locator("[data-presence]")
+    expect(strip).to_have_text("Maya has this open too.")
+    maya.locator("#reply textarea").press_sequentially("I will look")
+    with maya.expect_response("**/inbox/here"):
+        pass
+    dana.goto(f"{served.address}/inbox?c={HERE}")
+    expect(strip).to_have_text("Maya is writing an answer here now. Yours is kept as a draft.")
+    expect(dana.locator("#reply textarea")).to_have_value("")  # a draft is its writer's own
+    elsewhere = log_in(visit(chromium, served.address), served.address, PASSWORD, "Maya")
+    elsewhere.goto(f"{served.address}/inbox?c={HERE}")
+    expect(elsewhere.locator("#reply textarea")).to_have_value("I will look")
+    expect(elsewhere.locator(f"#cv-{HERE} .say-short")).to_have_text("Draft: I will look")
+    elsewhere.press("#reply textarea", "Enter")
+    expect(elsewhere.locator("#reply textarea")).to_have_value("")
+    elsewhere.goto(f"{served.address}/inbox?c={HERE}")
+    expect(elsewhere.locator("#reply textarea")).to_have_value("")
+    for page in (dana, maya, elsewhere):
+        page.context.close()
+
+
+def test_an_answer_quotes_and_carries_files_that_were_dropped_or_pasted(served: ServedFleet, chromium: Browser) -> None:
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    for kind in ("drop", "paste"):
+        page.evaluate(_FILE, kind)
+    expect(page.locator(".attach li")).to_have_count(2)
+    page.press("#reply textarea", "ArrowUp")
+    expect(page.locator("[data-quoted]")).to_be_visible()
+    page.fill("#reply textarea", "Here they are")
+    page.press("#reply textarea", "Enter")
+    expect(page.locator(".msg.ours .file")).to_have_count(2)
+    expect(page.locator(".msg.ours .quote")).to_have_count(1)
+    expect(page.locator("[data-quoted]")).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.locator("#facts [name=assigned]")).to_be_focused()
+    page.context.close()
