@@ -1,17 +1,12 @@
 """`backup`, `backups` and `restore` against a running server: by a script, and by a person at a terminal."""
 
-import os
-import pty
 import re
-import subprocess
-from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.backups import archives
 from tests.cli.conftest import Run, Running
-from tests.processes import PRODUCT, bare_environment
-from tests.waiting import PATIENCE_S
-from wa_orchestrator.cli import backups
+from tests.cli.terminal import at_a_terminal
+from wa_orchestrator.cli.operations import backups
 
 IDS = ("bk1", "bk2", "bk3")
 
@@ -23,27 +18,6 @@ def with_credentials(server: Running) -> None:
         path = server.data_dir / "sessions" / session_id / "auth.db"
         if not path.exists():
             archives.auth_db(path, session_id)
-
-
-def at_a_terminal(server: Running, *arguments: str, typed: str = "") -> tuple[int, str]:
-    """Run a command in a terminal of its own; return its exit code and everything that was shown."""
-    ours, theirs = pty.openpty()
-    environment = bare_environment() | {"DATA_DIR": str(server.data_dir), "TERM": "xterm", "COLUMNS": "100"}
-    with (
-        closing(os.fdopen(ours, "r+b", buffering=0)) as screen,
-        subprocess.Popen(
-            (*PRODUCT, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-        ) as command,
-    ):
-        os.close(theirs)
-        shown = b""
-        with suppress(OSError):  # a terminal whose program has ended
-            while chunk := screen.read(4096):
-                shown += chunk
-                if typed and b"[y/N]" in shown:
-                    screen.write(typed.encode())
-                    typed = ""
-        return command.wait(PATIENCE_S), shown.decode()
 
 
 def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Running) -> None:
@@ -69,14 +43,14 @@ def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Runni
 
 def test_at_a_terminal_a_bar_counts_sessions_and_a_restore_asks_first(server: Running) -> None:
     with_credentials(server)
-    code, shown = at_a_terminal(server, "backup")
+    code, shown = at_a_terminal(server.data_dir, "backup")
     assert code == 0, shown
     assert "━" in shown  # the bar
     backup_id = re.findall(r"(backup_\S+) was made and verified: \d+ sessions\.", shown)[-1]
-    code, shown = at_a_terminal(server, "restore", backup_id, "--session", "bk1", typed="n\n")
+    code, shown = at_a_terminal(server.data_dir, "restore", backup_id, "--session", "bk1", typed="n\n")
     assert code != 0
     assert f"Restore 1 sessions from {backup_id}?" in shown
-    code, shown = at_a_terminal(server, "restore", backup_id, "--session", "bk1", typed="y\n")
+    code, shown = at_a_terminal(server.data_dir, "restore", backup_id, "--session", "bk1", typed="y\n")
     assert code == 0, shown
     assert "━" in shown
     assert f"{backup_id} is restored; 1 sessions start." in shown
@@ -86,6 +60,12 @@ def test_the_end_of_a_restore_tells_what_became_of_messages() -> None:
     assert backups._told({"messages": {}}) == ""
     said = backups._told({"messages": {"sent": 4, "unknown": 3, "waiting": 2}})
     assert said.startswith(" 2 messages wait and are sent. 3 may have been sent before")
+
+
+def test_a_backup_that_fails_speaks_of_older_ones_only_where_there_are_some() -> None:
+    ended = {"error": "DISK_FULL", "text": "The disk is full."}
+    assert backups._outcome(ended, "", older=[{}]).endswith("Nothing was written; older backups are intact.")
+    assert backups._outcome(ended, "", older=[]).endswith("Nothing was written; there is no older backup.")
 
 
 def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_path: Path) -> None:
@@ -100,7 +80,9 @@ def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_p
 
 def test_jobs_are_listed_and_one_is_run(wa: Run) -> None:
     listed = wa("jobs", "--json").json["jobs"]
-    assert {"backup", "archive", "proxy_checks", "summary", "trash"} == {each["name"] for each in listed}
-    assert "daily at 03:00" in wa("jobs").out
-    assert "trash begins now" in wa("jobs", "run", "trash").out
+    assert {"backup", "archive", "proxy_checks", "summary", "trash", "version"} == {each["name"] for each in listed}
+    told = wa("jobs").out
+    assert "daily at 03:00" in told
+    assert "No session has logged in yet." in told or "Newest WhatsApp version that worked" in told
+    assert "trash starts now" in wa("jobs", "run", "trash").out
     assert wa("jobs", "run", "nothing").code == 1

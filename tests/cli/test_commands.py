@@ -110,6 +110,19 @@ def test_a_session_is_shown_and_stopped(wa: Run, server: Running) -> None:
     refused(wa("sessions", "qr", "shown", "--wait"), 1, "shown is stopped: ")
 
 
+def test_a_session_is_changed_and_saying_nothing_is_refused(wa: Run, server: Running) -> None:
+    server.linked("named", "972501110011")
+    said = wa("sessions", "change", "named", "--label", "Support", "--tag", "haifa", "--tag", "vip", "--notes", "Dana")
+    assert said.code == 0, said
+    assert [each["sessionId"] for each in wa("sessions", "list", "--tag", "vip", "--json").json["sessions"]] == [
+        "named"
+    ]
+    cleared = wa("sessions", "change", "named", "--label", "", "--json").json
+    assert (cleared["label"], cleared["tags"], cleared["notes"]) == (None, ["haifa", "vip"], "Dana")
+    refused(wa("sessions", "change", "named"), 2, "Say what to change")
+    refused(wa("sessions", "change", "named", "--proxy", "p_0000000000"), 1, "NO_SUCH_PROXY: ")
+
+
 def test_what_a_worker_started_by_hand_needs_is_printed_and_valid(wa: Run, server: Running) -> None:
     server.linked("by-hand", "972501110009")
     server.redis.hset("session:by-hand", "wanted", "running")  # the server does not stop it meanwhile
@@ -134,7 +147,8 @@ def test_nothing_is_deleted_without_confirmation(wa: Run, server: Running) -> No
     server.linked("kept", "972501110002")
     refused(wa("sessions", "delete", "kept"), 2, "Delete kept? ")
     refused(wa("sessions", "logout", "kept"), 2, "Log out kept? ")
-    assert wa("sessions", "show", "kept", "--json").json["status"] == "connected"
+    shown = wa("sessions", "show", "kept", "--json").json
+    assert (shown["phone"], shown["reason"]) == ("972501110002", None)
 
 
 def test_the_code_on_the_screen_is_the_code_of_the_session(wa: Run, server: Running) -> None:
@@ -156,14 +170,17 @@ def test_a_message_is_sent_found_shown_and_cancelled(wa: Run, server: Running) -
     sent = wa("send", TO, "Good morning.", "--session", "sender", "--at", "+1h", "--reference", "order-7", "--json")
     assert sent.code == 0, sent
     message = sent.json["messageId"]
-    assert [
-        each["messageId"] for each in wa("messages", "list", "--reference", "order-7", "--json").json["messages"]
-    ] == [message]
+    for filters in (("--reference", "order-7"), ("--text", "good morning", "--session", "sender")):
+        found = wa("messages", "list", *filters, "--json").json["messages"]
+        assert [each["messageId"] for each in found] == [message]
+    assert wa("messages", "list", "--text", "evening", "--json").json["messages"] == []
     shown = wa("messages", "show", message).out
     assert "Good morning." in shown
     assert "order-7" in shown
     assert wa("messages", "cancel", message).out == f"{message} is cancelled.\n"
     refused(wa("messages", "retry", message), 1, "NOT_FAILED: ")
+    refused(wa("messages", "confirm", message), 1, "NOT_UNKNOWN: ")
+    refused(wa("messages", "send-again", message, "--yes"), 1, "NOT_UNKNOWN: ")
     assert wa("messages").code == 0
 
 
@@ -265,7 +282,7 @@ def test_a_broken_stream_resumes_after_the_last_event(bare: Run, monkeypatch: py
         if len(pauses) == 3:
             raise KeyboardInterrupt  # as a person ends it
 
-    monkeypatch.setattr("wa_orchestrator.cli.events.time.sleep", pause)
+    monkeypatch.setattr("wa_orchestrator.cli.fleet.events.time.sleep", pause)
     with breaking_stream() as (url, asked):
         said = bare("events", "--url", url, "--api-key", "k", "--json", "--after", "0-7")
     assert said.code == 0, said
@@ -288,3 +305,17 @@ def test_doctor_finds_the_running_server_and_knows_its_ports(
     assert server.url in findings["server"]["text"]
     assert "is in use by wa-orchestrator" in findings["ports"]["text"]
     assert [each["value"] for each in report["settings"] if each["name"] == "API_KEY"] == ["***"]
+
+
+def test_with_json_an_error_is_json_too(wa: Run) -> None:
+    said = wa("sessions", "show", "nobody", "--json")
+    assert (said.code, said.out) == (1, "")
+    assert json.loads(said.err)["error"]["code"] == "NO_SUCH_SESSION"
+    said = wa("sessions", "change", "nobody", "--json")
+    assert (said.code, json.loads(said.err)["error"]["code"]) == (2, "NOTHING_TO_CHANGE")
+
+
+def test_the_version_and_the_completion_of_a_shell_are_printed(bare: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bare("--version").out == bare("version").out
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    assert "wa-orchestrator" in bare("--show-completion", "bash").out

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.cli.conftest import Run, Running
-from wa_orchestrator.cli.hints import terminal_message
+from wa_orchestrator.cli.terminal.hints import terminal_message
 
 
 @pytest.mark.parametrize(

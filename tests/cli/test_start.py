@@ -164,6 +164,38 @@ def test_doctor_warns_when_the_zone_is_utc_only_because_nobody_set_one(tmp_path:
     assert _doctor(tmp_path, TZ="UTC", TIMEZONE="UTC")[1]["timezone"] == ("ok", "UTC")
 
 
+@pytest.mark.parametrize(("option", "mark"), [("true", "ok"), ("", "warning")])
+def test_doctor_warns_when_workers_in_containers_reach_services_of_the_machine(
+    tmp_path: Path, option: str, mark: str
+) -> None:
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(f'#!/bin/sh\nif [ "$1" = version ]; then echo 20.10; else echo "{option}"; fi\n')
+    docker.chmod(0o755)
+    found = _doctor(tmp_path, RUNNER="docker", PATH=f"{docker.parent}:/usr/bin:/bin")[1]["runner"]
+    assert (found[0], "docs/runner.md" in found[1]) == (mark, mark == "warning")
+
+
+@pytest.mark.parametrize(
+    ("state", "away", "mark", "said"),
+    [
+        ("active true", "", "ok", "swarm, Docker 20.10"),
+        ("active false", "", "problem", "docker swarm init"),
+        ("active true", "node-2", "warning", "node-2"),
+    ],
+)
+def test_doctor_says_whether_the_engine_manages_a_swarm_and_which_nodes_are_away(
+    state: str, away: str, mark: str, said: str, tmp_path: Path
+) -> None:
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    answers = f'version) echo 20.10;; info) echo "{state}";; node) echo "{away}";;'
+    docker.write_text(f'#!/bin/sh\ncase "$1" in {answers} esac\n')
+    docker.chmod(0o755)
+    found = _doctor(tmp_path, RUNNER="swarm", PATH=f"{docker.parent}:/usr/bin:/bin")[1]["runner"]
+    assert (found[0], said in found[1]) == (mark, True)
+
+
 def test_doctor_shows_the_values_in_effect_and_not_empty_ones(tmp_path: Path) -> None:
     values, findings = _doctor(
         tmp_path, ORCH_PORT="39001", WORKER_PORT="39003", PACING_PRESET="conservative", COLD_PER_DAY="7"
