@@ -10,12 +10,12 @@ from tests.orchestrator.conftest import api, check, context, control, impatient,
 from tests.orchestrator.fakes import FakeRunner
 from tests.security.peers import Serve
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import worker_events
+from wa_orchestrator.domain.workers import worker_events
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator import service
-from wa_orchestrator.orchestrator.api.worker_events import OneStep
-from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
-from wa_orchestrator.orchestrator.messages import incoming, receipts
+from wa_orchestrator.orchestrator.api.workers.events import OneStep
+from wa_orchestrator.orchestrator.api.workers.outbox import WorkerOutboxRoutes
+from wa_orchestrator.orchestrator.messages import incoming_messages, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.server import bootstrap
@@ -35,8 +35,8 @@ async def client(control: Orchestrator) -> AsyncIterator[httpx.AsyncClient]:
             worker_events.MessageSent: OneStep(receipts.on_message_sent),
             worker_events.MessageFailed: receipts.on_message_failed,
             worker_events.MessageReceipt: OneStep(receipts.on_message_status),
-            worker_events.IncomingMessage: OneStep(incoming.on_message_received),
-            worker_events.AccountLimits: incoming.on_account_limits,
+            worker_events.IncomingMessage: OneStep(incoming_messages.on_message_received),
+            worker_events.AccountLimits: incoming_messages.on_account_limits,
         }
     )
     signals = OutboxSignals(control.context.scripts)

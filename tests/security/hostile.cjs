@@ -37,6 +37,14 @@ const connects = options =>
     const socket = net.connect(options)
     socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
   })
+// A relay takes connections of everybody, and closes those of others at once: only an answer counts.
+const answers = options =>
+  settles(resolve => {
+    const socket = net.connect(options)
+    socket.on('connect', () => socket.write('x')).on('error', () => resolve(false)).on('close', () => resolve(false))
+    socket.on('data', () => resolve(true))
+  })
+const any = async attempts => (await Promise.all(attempts)).includes(true)
 // A Redis that asks for a password has not been reached.
 const asksRedis = path =>
   settles(resolve => {
@@ -60,11 +68,11 @@ const listens = () =>
 
 async function reached() {
   const proxy = new URL(fs.readFileSync(process.env.PROXY_URL_FILE, 'utf8'))
-  const { host } = targets
+  const { hosts } = targets
   return {
     'its own directory': writes(join(own, 'note')) && reads(join(own, 'note')),
     'its own token': reads(process.env.WORKER_TOKEN_FILE),
-    'its proxy': await connects({ host: proxy.hostname, port: Number(proxy.port) }),
+    'its proxy': await answers({ host: proxy.hostname, port: Number(proxy.port) }),
     "the server's routes for workers": await asksServer(process.env.WEBHOOK_URL),
     "another session's credentials": reads(targets.otherCredentials) || lists(targets.otherDirectory),
     "another worker's token": reads(targets.otherToken),
@@ -85,8 +93,9 @@ async function reached() {
     'the code that other workers run': writes(join(targets.bundle, 'code-0.cache')),
     'new processes': spawnSync(process.execPath, ['--version']).status === 0,
     'a port to listen on': await listens(),
-    'another TCP port of the machine': await connects({ host, port: targets.otherPort }),
-    'UDP': await sends(host, targets.udpPort),
+    "another session's proxy": await answers({ host: targets.otherProxy[0], port: targets.otherProxy[1] }),
+    'another TCP port of the machine': await any(hosts.map(host => connects({ host, port: targets.otherPort }))),
+    'UDP': await any(hosts.map(host => sends(host, targets.udpPort))),
     'the same TCP port of another machine': await connects({ host: targets.elsewhere[0], port: targets.elsewhere[1] }),
   }
 }

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.waiting import until
 from wa_orchestrator.runner.confinement.layers import Layers
@@ -32,6 +33,7 @@ class Neighbourhood:
 
     host: str
     proxy: int
+    other_proxy: int
     server: int
     other: int
     udp: int
@@ -67,6 +69,7 @@ async def neighbourhood(
     port = proxy.sockets[0].getsockname()[1]
     servers = [
         proxy,
+        await asyncio.start_server(_answer, host, 0),
         await asyncio.start_server(_answer, "127.0.0.2", port),
         await asyncio.start_server(_answer, host, 0),
         await asyncio.start_server(_answer, host, 0),
@@ -74,10 +77,11 @@ async def neighbourhood(
         await asyncio.start_unix_server(_answer, sock=bound),
     ]
     udp, _ = await loop.create_datagram_endpoint(_Echo, local_addr=(host, 0))
-    _, _, server, other, *_ = (each.sockets[0].getsockname() for each in servers)
+    _, second, _, server, other, *_ = (each.sockets[0].getsockname() for each in servers)
     try:
         datagrams, far = udp.get_extra_info("sockname")[1], elsewhere or ("127.0.0.2", port)
-        yield Neighbourhood(host, port, server[1], other[1], datagrams, far, home / "other.sock", abstract)
+        ports = (port, second[1], server[1], other[1], datagrams)
+        yield Neighbourhood(host, *ports, far, home / "other.sock", abstract)
     finally:
         udp.close()
         for each in servers:
@@ -87,7 +91,8 @@ async def neighbourhood(
 def spec(home: Path, session_id: str, around: Neighbourhood, **environment: str) -> WorkerSpec:
     base = f"http://{around.host}:{around.server}"
     environment |= {"WEBHOOK_URL": f"{base}/webhook", "OUTBOX_URL": f"{base}/outbox"}
-    kept = {"WORKER_TOKEN": f"token-of-{session_id}", "PROXY_URL": f"socks5h://u:p@{around.host}:{around.proxy}"}
+    proxy = around.other_proxy if session_id == VICTIM else around.proxy
+    kept = {"WORKER_TOKEN": f"token-of-{session_id}", "PROXY_URL": f"socks5h://u:p@{around.host}:{proxy}"}
     return WorkerSpec(session_id, 1, home / "data" / "sessions" / session_id, environment, kept)
 
 
@@ -99,11 +104,13 @@ async def attack(home: Path, runner: Runner, around: Neighbourhood, targets: dic
     public = home / "public"
     public.mkdir(mode=0o755, exist_ok=True)
     (public / "file").write_text("for all")
+    secrets = home / "data" / "workers" / VICTIM / "secrets"
+    proxy = urlsplit((secrets / "proxy_url").read_text())
+    targets = {"hosts": [around.host], "otherProxy": [proxy.hostname, proxy.port]} | targets
     targets |= {
-        "host": around.host,
         "otherCredentials": str(victim.auth_dir / "auth.db"),
         "otherDirectory": str(victim.auth_dir),
-        "otherToken": str(home / "data" / "workers" / VICTIM / "secrets" / "worker_token"),
+        "otherToken": str(secrets / "worker_token"),
         "otherPid": int(other.split("/")[2]) if other.startswith("process/") else 1 << 22,
         "sessionsDirectory": str(victim.auth_dir.parent),
         "serverPid": os.getpid(),
@@ -143,7 +150,8 @@ async def run(home: Path, layers: Layers | None = None) -> dict[str, Any]:
     runner = ProcessRunner(home / "data" / "workers", (str(node_binary()), str(PROGRAM)), layers)
     async with server_of(home) as targets, neighbourhood(home, "127.0.0.1") as around:
         reached = await attack(home, runner, around, targets)
-    return {"layers": [layers.own_users, layers.landlock, layers.syscall_filter, *layers.gaps], "reached": reached}
+    found = [layers.own_users, layers.landlock, layers.syscall_filter, bool(layers.control_group), *layers.gaps]
+    return {"layers": found, "reached": reached}
 
 
 if __name__ == "__main__":

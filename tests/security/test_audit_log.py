@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from redis.asyncio import Redis
 from tests.orchestrator.fakes import ADMIN
 from tests.security.fleet import MINE, TwoCustomers, two_customers
 from wa_orchestrator import audit_log
-from wa_orchestrator.domain.audit_chain import BrokenChain, Damage, Intact
+from wa_orchestrator.domain.access import audit_chain
+from wa_orchestrator.domain.access.audit_chain import BrokenChain, Damage, Intact, Link
 
 
 @pytest.fixture
@@ -69,6 +71,55 @@ async def test_a_changed_line_and_a_cut_end_are_found(fleet: TwoCustomers) -> No
     assert found.missing == 1
     shown = (await fleet.client.get("/api/v1/audit/verification", headers=ADMIN)).json()
     assert (shown["intact"], shown["damage"]) == (False, "CUT")
+
+
+async def test_the_page_reads_what_is_new_and_every_line_once_an_hour(
+    fleet: TwoCustomers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    link_of = audit_chain.link_of
+
+    def noted(line: str) -> Link | None:
+        read.append(line)
+        return link_of(line)
+
+    monkeypatch.setattr(audit_chain, "link_of", noted)
+    for name in ("one", "two", "three"):
+        await _make_key(fleet, name)
+    first = await audit_log.verify_new(fleet.context)
+    assert isinstance(first, Intact)
+    await _make_key(fleet, "four")
+    read.clear()
+    assert await audit_log.verify_new(fleet.context) == Intact(link_of(_lines(fleet)[-1]) or Link())
+    assert [json.loads(line)["number"] for line in read] == [4]
+    checked = fleet.context.audit_checked
+    assert checked is not None
+    fleet.context.audit_checked = replace(checked, whole_at_ms=checked.whole_at_ms - 3_600_001)
+    read.clear()
+    await audit_log.verify_new(fleet.context)
+    assert len(read) == 4
+
+
+async def test_the_page_sees_at_once_that_the_file_was_exchanged_cut_or_forged_at_its_end(fleet: TwoCustomers) -> None:
+    for name in ("one", "two"):
+        await _make_key(fleet, name)
+    path = fleet.context.settings.data_dir / audit_log.FILE_NAME
+    whole = path.read_text("utf-8")
+    await audit_log.verify_new(fleet.context)
+    path.write_text(whole + whole.splitlines(keepends=True)[1], "utf-8")
+    assert await audit_log.verify_new(fleet.context) == BrokenChain(3, Damage.OUT_OF_ORDER)
+    path.write_text(whole.splitlines(keepends=True)[0], "utf-8")
+    assert isinstance(await audit_log.verify_new(fleet.context), audit_log.Cut)
+    path.write_text(whole, "utf-8")
+    await audit_log.verify_new(fleet.context)
+    other = path.with_suffix(".other")
+    other.write_text(whole.replace("one", "ONE"), "utf-8")
+    other.replace(path)
+    assert await audit_log.verify_new(fleet.context) == BrokenChain(1, Damage.CHANGED)
+
+
+def _lines(fleet: TwoCustomers) -> list[str]:
+    return (fleet.context.settings.data_dir / audit_log.FILE_NAME).read_text("utf-8").splitlines()
 
 
 async def test_a_line_that_a_crash_tore_does_not_break_the_chain(fleet: TwoCustomers) -> None:

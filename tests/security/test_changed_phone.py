@@ -1,5 +1,6 @@
 """A hijacked worker cannot become another phone: its CONNECTED, signed with its own secret, moves nothing."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from tests.orchestrator.session_steps import (
     OTHER,
     PHONE,
     THIRD,
+    asked,
     code_of,
     confirmed,
     linked,
@@ -18,12 +20,15 @@ from tests.orchestrator.session_steps import (
     started,
     with_credentials,
 )
+from wa_orchestrator.domain.access.permissions import Only, Scope
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission, queues
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.sessions import commands
 
 
 async def _queued(scripts: Scripts, phone: str, session: str) -> str:
@@ -259,3 +264,27 @@ async def test_a_pairing_code_that_a_person_requested_names_its_phone(
     assert answer.json()["code"] == "ABCD1234"
     await teller.connected("second", PHONE)
     assert (await now(control.context, "second")).reason == "MOVING_TO_STICKY_PROXY"
+
+
+async def test_a_customer_cannot_name_the_phone_of_another_for_a_session_of_his(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    """A pairing code names the phone that a session may have, and his worker is taken over: nothing of it is his."""
+    await linked(control, api, teller, "victim", OTHER)
+    await started(control, api, "thief")
+    await teller.qr("thief")
+    before = await _state(control)
+    reach = Only(sessions=frozenset({"thief"}))
+    _, key = await api_keys.create(control.context.scripts, "customer", [Scope.OPERATE], reach=reach)
+    code = asyncio.create_task(
+        api.post("/api/sessions/thief/pairing-code", json={"phone": OTHER}, headers={"X-API-Key": key})
+    )
+    command = await asked(control, "thief")
+    await commands.put_result(control.context.scripts, "thief", str(command["id"]), {"ok": True})
+    code.cancel()
+    await asyncio.gather(code, return_exceptions=True)
+    await teller.connected("thief", OTHER)
+    await drive(control)
+    thief = await now(control.context, "thief")
+    assert (thief.status, thief.reason, thief.phone) == ("failed", "PHONE_CHANGED", "")
+    assert await _state(control) == before

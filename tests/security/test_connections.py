@@ -2,38 +2,22 @@
 
 import asyncio
 import contextlib
-import logging
 import resource
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.orchestrator.fakes import API_KEY
 from tests.security.peers import HEALTH, Peer, Serve
+from tests.security.server_log import logged
 from tests.waiting import until
 from wa_orchestrator.server import open_files
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.connections import Connections, Limits, client_of
 
 PATIENT = {"head_s": 600.0, "body_s": 600.0, "write_s": 600.0}
 SEND = (
     b"POST /api/v1/send HTTP/1.1\r\nHost: s\r\nX-API-Key: %b\r\nContent-Type: application/json\r\n" % API_KEY.encode()
 )
-
-
-@contextlib.contextmanager
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[list[object]]:
-    """Collect the warnings and errors that are logged, by us or by a library."""
-    lines: list[object] = []
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.BoundLogger)
-    try:
-        with caplog.at_level(logging.WARNING), structlog.testing.capture_logs() as ours:
-            yield lines
-    finally:
-        structlog.configure(**before)
-    lines += [each for each in ours if each["log_level"] in ("warning", "error", "critical")]
-    lines += [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_one_address_cannot_take_all_connections(serve: Serve) -> None:
@@ -65,6 +49,18 @@ async def test_all_addresses_together_have_a_limit(serve: Serve) -> None:
         assert await (await Peer.connect(port, "127.0.0.9")).rest() == b""
         for peer in peers:
             peer.close()
+
+
+async def test_the_main_port_is_closed_in_the_network_of_workers(serve: Serve) -> None:
+    """A listener on all addresses has the workers' too; what they need is on another port."""
+    settings = Settings(runner="remote", bind_host="0.0.0.0", worker_host="127.0.0.1", workers_on_main_port=False)
+    limits = Limits.of(settings).apart_from(settings.workers_own_host)
+    async with serve(closed_at=limits.closed_at, **PATIENT) as port:
+        peer = await Peer.connect(port)
+        await peer.send(HEALTH)
+        assert await peer.status() == 0
+    shared = settings.model_copy(update={"workers_on_main_port": True})
+    assert Limits.of(shared).apart_from(shared.workers_own_host).closed_at == ()
 
 
 async def test_a_reverse_proxy_has_as_many_as_it_needs(serve: Serve) -> None:
@@ -226,7 +222,7 @@ def test_the_limit_of_open_files_is_raised_and_shared() -> None:
 
 def test_a_refused_connection_is_not_counted_twice() -> None:
     class Fake:
-        address, overdue_at = "a", 0.0
+        address, local_address, overdue_at = "a", "b", 0.0
 
         def close_overdue(self, now: float) -> None: ...
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import Gate, OpenGate, code_of, gates, hot_path, make_settings
-from tests.gateway.test_outbound_http import Names
+from tests.gateway.names import Names
 from tests.gateway.website import PAGES, Website
 from wa_orchestrator import outbound_http
 from wa_orchestrator.gateway.content_loader import ContentLoader
@@ -42,6 +42,15 @@ async def test_a_media_file_with_an_encoding_is_refused_unread(
         body = {"to": "972511111111", "media": {"url": website.url("/bomb")}}
         response = await gate.client.post("/api/v1/send", json=body)
     assert (response.status_code, code_of(response)) == (422, "CONTENT_ENCODED")
+    assert not list((tmp_path / "uploads").glob("u_*"))
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "gzip", "br", "identity, gzip", "unknown"])
+async def test_an_upload_with_an_encoding_is_refused_unread(gates: OpenGate, tmp_path: Path, encoding: str) -> None:
+    gate: Gate = await gates()
+    headers = {"Content-Type": "image/png", "Content-Encoding": encoding}
+    response = await gate.client.post("/api/v1/uploads", content=BOMB, headers=headers)
+    assert (response.status_code, code_of(response)) == (415, "CONTENT_ENCODED")
     assert not list((tmp_path / "uploads").glob("u_*"))
 
 

@@ -3,8 +3,10 @@
 import asyncio
 
 from tests.security.peers import HEALTH, Peer, Serve
+from wa_orchestrator.runner.confinement import launch
 from wa_orchestrator.server.bootstrap import ControlApps
 from wa_orchestrator.server.http import listen, serving
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.connections import Limits
 
 FLOOD = "127.0.0.2"
@@ -34,6 +36,12 @@ async def test_others_are_answered_while_one_address_floods(serve: Serve) -> Non
                 other.close()
         for peer in flood:
             peer.close()
+
+
+def test_a_worker_that_was_taken_over_cannot_take_the_connections_of_all_others() -> None:
+    """Workers of RUNNER=process have one address; each opens no more than an address may elsewhere."""
+    limits = Limits.of(Settings())
+    assert launch.OPEN_FILES <= limits.per_address <= limits.connections // 16
 
 
 async def test_workers_go_on_while_the_main_port_is_full(serve: Serve, apps: ControlApps) -> None:

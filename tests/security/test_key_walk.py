@@ -1,10 +1,9 @@
 """Every route with every kind of key: what is not decided here is closed to keys that are limited to some sessions."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +12,15 @@ from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN
 from tests.security.fleet import LABELS, MINE, PHONES, RECIPIENT, THEIRS, TwoCustomers, two_customers
-from tests.waiting import PATIENCE_S
-from wa_orchestrator.domain.access import Only, Reach, Scope
-from wa_orchestrator.domain.routing import Pin
+from tests.security.streams import opened_stream
+from wa_orchestrator.domain.access.permissions import Only, Reach, Scope
+from wa_orchestrator.domain.messages.sender_policy import Pin
+from wa_orchestrator.messages import act_runner
+from wa_orchestrator.messages.session_pace import holds_on
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.events import event_stream, webhooks
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web.auth import revoke_key
 
 BY_SESSION, BY_LABEL = Only(sessions=frozenset({MINE})), Only(labels=frozenset({LABELS[MINE]}))
@@ -40,10 +42,33 @@ OPEN: Final = {
     "POST /api/v1/uploads": Scope.SEND,
     "POST /api/v1/opt-outs": Scope.SEND,
     "GET /api/v1/messages": Scope.READ,
+    "GET /api/v1/exports/messages": Scope.READ,
+    "GET /api/v1/exports/sessions": Scope.READ,
     "GET /api/v1/messages/{message_id}": Scope.SEND,
     "GET /api/v1/messages/{message_id}/status": Scope.SEND,
     "DELETE /api/v1/messages/{message_id}": Scope.SEND,
     "POST /api/v1/messages/{message_id}/retry": Scope.SEND,
+    "POST /api/v1/messages/{message_id}/confirm": Scope.SEND,
+    "POST /api/v1/messages/{message_id}/send-again": Scope.SEND,
+    "GET /api/v1/messages/{message_id}/media": Scope.READ,
+    "POST /api/v1/messages/{message_id}/reaction": Scope.SEND,
+    "POST /api/v1/messages/{message_id}/edit": Scope.SEND,
+    "POST /api/v1/messages/{message_id}/delete": Scope.SEND,
+    "POST /api/v1/messages/{message_id}/read": Scope.SEND,
+    "POST /api/sessions/{session_id}/typing": Scope.SEND,
+    "POST /api/sessions/{session_id}/number-check": Scope.SEND,
+    "POST /api/sessions/{session_id}/profile-picture": Scope.SEND,
+    "POST /api/sessions/{session_id}/block": Scope.SEND,
+    "GET /api/sessions/{session_id}/groups": Scope.READ,
+    "POST /api/sessions/{session_id}/groups": Scope.OPERATE,
+    "GET /api/sessions/{session_id}/groups/{group_id}": Scope.READ,
+    "PATCH /api/sessions/{session_id}/groups/{group_id}": Scope.OPERATE,
+    "POST /api/sessions/{session_id}/groups/{group_id}/leave": Scope.OPERATE,
+    "DELETE /api/sessions/{session_id}/groups/{group_id}/members/{member}": Scope.OPERATE,
+    "GET /api/sessions/{session_id}/groups/{group_id}/link": Scope.OPERATE,
+    "POST /api/sessions/{session_id}/groups/{group_id}/link": Scope.OPERATE,
+    "GET /api/sessions/{session_id}/groups/{group_id}/join-requests": Scope.READ,
+    "POST /api/sessions/{session_id}/groups/{group_id}/join-requests": Scope.OPERATE,
     "GET /api/v1/queue": Scope.READ,
     "DELETE /api/v1/queue": Scope.SEND,
     "GET /api/v1/queue/{session_id}": Scope.READ,
@@ -54,8 +79,11 @@ OPEN: Final = {
     "GET /api/sessions/{session_id}": Scope.READ,
     "GET /api/sessions/{session_id}/status": Scope.READ,
     "GET /api/sessions/{session_id}/history": Scope.READ,
+    "GET /api/sessions/{session_id}/health": Scope.READ,
     "GET /api/sessions/{session_id}/qr": Scope.OPERATE,
     "POST /api/sessions/{session_id}/pairing-code": Scope.OPERATE,
+    "POST /api/sessions/{session_id}/scan-link": Scope.OPERATE,
+    "DELETE /api/sessions/{session_id}/scan-link": Scope.OPERATE,
     "POST /api/sessions/{session_id}/restart": Scope.OPERATE,
     "POST /api/sessions/{session_id}/stop": Scope.OPERATE,
     "POST /api/sessions/{session_id}/start": Scope.OPERATE,
@@ -63,6 +91,12 @@ OPEN: Final = {
     "GET /api/anti-ban/sessions/{session_id}/limits": Scope.READ,
     "POST /api/anti-ban/holds": Scope.OPERATE,
     "DELETE /api/anti-ban/holds/{target}": Scope.OPERATE,
+    "GET /api/v1/conversations": Scope.READ,
+    "GET /api/v1/conversations/{conversation_id}": Scope.READ,
+    "GET /api/v1/conversations/{conversation_id}/messages": Scope.READ,
+    "PATCH /api/v1/conversations/{conversation_id}": Scope.OPERATE,
+    "POST /api/v1/conversations/{conversation_id}/read": Scope.OPERATE,
+    "GET /api/v1/contacts": Scope.READ,
     "GET /api/v1/events": Scope.READ,
     "GET /api/v1/events/stream": Scope.READ,
 }
@@ -73,29 +107,54 @@ CLOSED: Final = {
         "GET /api/v1/proxies",
         "GET /api/v1/proxies/{proxy_id}",
         "GET /api/v1/backups",
+        "GET /api/v1/campaigns",
+        "GET /api/v1/campaigns/{campaign_id}",
+        "GET /api/v1/campaigns/{campaign_id}/recipients",
+        "GET /api/v1/exports/opt-outs",
         "GET /api/v1/opt-outs",
+        "GET /api/v1/quick-replies",
         "GET /api/v1/radar",
+        "GET /api/v1/inventory",
         "GET /api/v1/jobs",
+        "GET /api/v1/nodes",
         "GET /api/v1/dashboard/sessions",
         "GET /api/v1/dashboard/stats",
         "GET /api/anti-ban/presets",
         "GET /api/anti-ban/holds",
+        "GET /api/anti-ban/tag-limits",
     },
     Scope.OPERATE: {
         "POST /api/sessions/provision",
+        "POST /api/sessions/import",
+        "POST /api/sessions/import-list",
+        "PATCH /api/sessions/{session_id}",
         "PUT /api/sessions/{session_id}/presence",
+        "POST /api/sessions/{session_id}/move",
         "POST /api/sessions/{session_id}/confirm-phone",
         "DELETE /api/sessions/{session_id}",
         "POST /api/sessions/{session_id}/restore-credentials",
+        "POST /api/v1/campaigns",
+        "POST /api/v1/campaigns/{campaign_id}/start",
+        "POST /api/v1/campaigns/{campaign_id}/pause",
+        "POST /api/v1/campaigns/{campaign_id}/resume",
+        "POST /api/v1/campaigns/{campaign_id}/cancel",
         "POST /api/v1/proxies",
         "POST /api/v1/proxies/import",
+        "PATCH /api/v1/proxies/{proxy_id}",
         "DELETE /api/v1/proxies/{proxy_id}",
         "POST /api/v1/proxies/{proxy_id}/check",
         "POST /api/v1/proxies/{proxy_id}/reinstate",
+        "POST /api/v1/inventory/profiles",
+        "DELETE /api/v1/inventory/profiles",
+        "POST /api/v1/opt-outs/import",
         "DELETE /api/v1/opt-outs/{recipient}",
         "PUT /api/anti-ban/sessions/{session_id}/limits",
         "PUT /api/anti-ban/sessions/{session_id}/timezone",
         "DELETE /api/anti-ban/sessions/{session_id}/limits",
+        "PUT /api/anti-ban/tag-limits",
+        "DELETE /api/anti-ban/tag-limits",
+        "PUT /api/v1/quick-replies/{name}",
+        "DELETE /api/v1/quick-replies/{name}",
     },
     Scope.ADMIN: {
         "GET /api/sessions/{session_id}/passkey",
@@ -115,15 +174,19 @@ CLOSED: Final = {
         "GET /api/v1/audit",
         "GET /api/v1/audit/verification",
         "GET /api/v1/audit/export",
+        "GET /api/v1/exports/audit",
         "GET /api/v1/trash",
         "POST /api/v1/trash/{trash_id}/restore",
         "GET /api/v1/simulator",
         "POST /api/v1/jobs/{name}/run",
+        "POST /api/v1/nodes/{name}/drain",
+        "POST /api/v1/nodes/{name}/activate",
         "GET /api/v1/backups/download/{backup_id}",
         "POST /api/v1/backups/create",
         "POST /api/v1/backups/restore/{backup_id}",
         "GET /api/v1/webhooks",
         "POST /api/v1/webhooks",
+        "PATCH /api/v1/webhooks/{webhook_id}",
         "DELETE /api/v1/webhooks/{webhook_id}",
         "POST /api/v1/webhooks/{webhook_id}/enable",
         "POST /api/v1/webhooks/{webhook_id}/rotate-secret",
@@ -141,14 +204,18 @@ _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
 @pytest.fixture
-async def fleet(redis: Redis, tmp_path: Path) -> AsyncIterator[TwoCustomers]:
+async def fleet(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoCustomers]:
+    monkeypatch.setattr(act_runner, "TIMEOUT_S", 0.01)  # no worker runs that would answer
     made = await two_customers(redis, tmp_path)
     yield made
     await made.client.aclose()
 
 
 def _filled(fleet: TwoCustomers, path: str, whose: str) -> str:
-    values = {"session_id": whose, "message_id": fleet.messages[whose], "target": f"session:{whose}"}
+    message = fleet.received[whose] if path.endswith("/media") else fleet.messages[whose]
+    values = {"session_id": whose, "message_id": message, "target": f"session:{whose}"}
+    values |= {"conversation_id": fleet.conversations[whose], "group_id": "120363025246125486@g.us"}
+    values["member"] = RECIPIENT
     return _PARAMETER.sub(lambda found: values.get(found[1], "p_000000000000"), path)
 
 
@@ -163,39 +230,11 @@ async def _ask(fleet: TwoCustomers, method: str, path: str, headers: dict[str, s
     return answer.status_code, body["error"]["code"] if answer.is_error else ""
 
 
-@asynccontextmanager
-async def _stream(fleet: TwoCustomers, headers: dict[str, str]) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-    """Open the stream of events from the first one on. httpx's own transport waits for the end of an answer."""
-    sent: asyncio.Queue[Any] = asyncio.Queue()
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-        "path": "/api/v1/events/stream", "raw_path": b"/api/v1/events/stream", "query_string": b"after=0-0",
-        "root_path": "", "client": ("127.0.0.1", 1), "server": ("server", 80),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-    }  # fmt: skip
-    opened = True
-
-    async def receive() -> dict[str, Any]:
-        nonlocal opened
-        if opened:
-            opened = False
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def chunks() -> AsyncIterator[bytes]:
-        while True:
-            async with asyncio.timeout(PATIENCE_S):
-                yield (await sent.get()).get("body", b"")
-
-    serving = asyncio.create_task(fleet.app(scope, receive, sent.put))
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            begun = await sent.get()
-        yield begun["status"], chunks()
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+def _stream(
+    fleet: TwoCustomers, headers: dict[str, str]
+) -> AbstractAsyncContextManager[tuple[int, AsyncIterator[bytes]]]:
+    """Open the stream of events from the first one on."""
+    return opened_stream(fleet.app, "/api/v1/events/stream", "after=0-0", headers)
 
 
 def _is_keyed(route: Any) -> bool:
@@ -227,6 +266,8 @@ async def test_every_route_refuses_a_limited_key_what_is_not_its_own(
             as_decided = answer == (404, "NO_SUCH_SESSION")
         elif "{message_id}" in path:
             as_decided = answer == (404, "NO_SUCH_MESSAGE")
+        elif "{conversation_id}" in path:
+            as_decided = answer == (404, "NO_SUCH_CONVERSATION")
         else:
             as_decided = answer[0] != 403
         if not as_decided:
@@ -238,7 +279,8 @@ async def test_every_open_route_serves_its_own_session(fleet: TwoCustomers) -> N
     headers = await fleet.key(*SCOPES, reach=BY_LABEL)
     for name in OPEN:
         method, path = name.split(" ")
-        if method == "GET" and not path.endswith("/qr"):  # what changes a session is tried by the tests of sessions
+        # What changes a session is tried by the tests of sessions, what a worker answers by those of groups.
+        if method == "GET" and not path.endswith("/qr") and "/groups" not in path:
             assert await _ask(fleet, method, _filled(fleet, path, MINE), headers) == (200, ""), name
 
 
@@ -286,6 +328,49 @@ async def test_lists_and_counts_have_nothing_of_others(fleet: TwoCustomers, mine
     assert (await fleet.client.get(f"/api/v1/messages?sessionId={THEIRS}", headers=mine)).json()["messages"] == []
     waiting = (await fleet.client.get("/api/v1/queue", headers=mine)).json()
     assert (waiting["total"], waiting["messages"][0]["messageId"]) == (1, fleet.messages[MINE])
+
+
+async def test_conversations_and_contacts_of_others_are_not_listed(fleet: TwoCustomers, mine: dict[str, str]) -> None:
+    for number, name in enumerate(PHONES):
+        said = contacts.Incoming(
+            name, PHONES[name], "3A05", "text", f"97253333333{number}", name="Dana", fields={"text": "blue"}
+        )
+        await contacts.receive(fleet.context.scripts, said, keep_ms=60_000)
+    for path in ("/api/v1/conversations", "/api/v1/conversations?search=dana", "/api/v1/conversations?search=blue"):
+        page = (await fleet.client.get(path, headers=mine)).json()
+        assert ([each["sessionId"] for each in page["conversations"]], page["waiting"]) == ([MINE], 1), path
+    theirs = (await fleet.client.get(f"/api/v1/conversations?sessionId={THEIRS}", headers=mine)).json()
+    assert (theirs["conversations"], theirs["waiting"]) == ([], 0)
+    listed = (await fleet.client.get("/api/v1/contacts", headers=mine)).json()
+    assert [each["contact"]["phone"] for each in listed["contacts"]] == ["972533333330"]
+
+
+async def test_a_file_has_nothing_of_others(fleet: TwoCustomers, mine: dict[str, str]) -> None:
+    for what, own in (("messages", fleet.messages[MINE]), ("sessions", MINE)):
+        for form in ("csv", "jsonl"):
+            asked = await fleet.client.get(f"/api/v1/exports/{what}?format={form}", headers=mine)
+            assert own in asked.text
+            assert fleet.messages[THEIRS] not in asked.text
+            assert THEIRS not in asked.text
+            everything = await fleet.client.get(f"/api/v1/exports/{what}?format={form}", headers=ADMIN)
+            assert THEIRS in everything.text
+    rows = (await fleet.client.get("/api/v1/exports/sessions?format=jsonl", headers=mine)).text.splitlines()
+    assert [json.loads(each)["proxyId"] for each in rows] == [None]
+
+
+async def test_opt_outs_come_and_go_as_files_and_the_audit_log_says_so(fleet: TwoCustomers) -> None:
+    text = f"phone\n{RECIPIENT}\n{RECIPIENT}\n0501234567\n"
+    answer = (await fleet.client.post("/api/v1/opt-outs/import", headers=ADMIN, json={"text": text})).json()
+    assert (answer["added"], answer["known"], answer["cancelled"]) == (1, 0, 2)
+    assert [each["line"] for each in answer["errors"]] == [4]
+    again = (await fleet.client.post("/api/v1/opt-outs/import", headers=ADMIN, json={"text": RECIPIENT})).json()
+    assert (again["added"], again["known"]) == (0, 1)
+    assert (await fleet.send(ADMIN)).json()["error"]["code"] == "OPTED_OUT"
+    exported = (await fleet.client.get("/api/v1/exports/opt-outs", headers=ADMIN)).text
+    assert f"\n{RECIPIENT}," in exported
+    audit = (await fleet.client.get("/api/v1/exports/audit", headers=ADMIN)).text
+    assert "opt_out.import" in audit
+    assert audit.count("data.export") == 2
 
 
 async def test_a_cursor_names_no_message_of_others(fleet: TwoCustomers, mine: dict[str, str]) -> None:
@@ -390,6 +475,46 @@ async def test_only_ones_own_session_can_be_paused(
     assert (await fleet.client.delete(f"/api/anti-ban/holds/session:{MINE}", headers=mine)).status_code == 200
 
 
+async def test_a_key_that_is_limited_to_a_tag_reaches_the_sessions_that_have_it(fleet: TwoCustomers) -> None:
+    by_tag = await fleet.key(*SCOPES, reach=Only(labels=frozenset({"haifa"})))
+
+    async def reached() -> list[str]:
+        found = (await fleet.client.get("/api/sessions", headers=by_tag)).json()["sessions"]
+        return [each["sessionId"] for each in found]
+
+    assert await reached() == []
+    tagged = {"tags": ["haifa", "vip"], "notes": "owes us money"}
+    assert (await fleet.client.patch(f"/api/sessions/{THEIRS}", headers=ADMIN, json=tagged)).status_code == 200
+    assert await reached() == [THEIRS]
+    shown = (await fleet.client.get(f"/api/sessions/{THEIRS}", headers=by_tag)).json()
+    assert shown["notes"] is None  # what the operators wrote is not for customers
+    answer = await fleet.client.patch(f"/api/sessions/{THEIRS}", headers=by_tag, json={"tags": ["haifa"]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "KEY_LIMITED")
+    await fleet.client.patch(f"/api/sessions/{THEIRS}", headers=ADMIN, json={"tags": []})
+    assert await reached() == []
+
+
+async def test_a_hold_on_a_tag_holds_its_sessions_and_lets_go_of_one_that_loses_it(fleet: TwoCustomers) -> None:
+    path = f"/api/sessions/{MINE}"
+    await fleet.client.patch(path, headers=ADMIN, json={"tags": ["haifa"]})
+    held = await fleet.client.post("/api/anti-ban/holds", headers=ADMIN, json={"group": "haifa"})
+    assert held.status_code == 201, held.text
+
+    async def waits() -> list[str]:
+        session = await records.session(fleet.context.scripts, MINE)
+        assert session is not None
+        found = await records.holds(fleet.context.scripts)
+        return [wait.because for wait in holds_on(found, session, await fleet.context.scripts.now_ms())]
+
+    assert await waits() == ["HELD"]
+    await fleet.context.redis.delete(keys.DUE)
+    await fleet.client.patch(path, headers=ADMIN, json={"tags": []})
+    assert await fleet.context.redis.zscore(keys.DUE, PHONES[MINE]) is not None  # somebody looks at its queue again
+    assert await waits() == []
+    unknown = await fleet.client.post("/api/anti-ban/holds", headers=ADMIN, json={"group": "haifa"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "NO_SUCH_GROUP")
+
+
 async def test_a_limited_key_cannot_start_a_banned_session(fleet: TwoCustomers, mine: dict[str, str]) -> None:
     await fleet.context.redis.hset(keys.session(MINE), mapping={"banned": "1", "status": "failed", "reason": "BANNED"})
     answer = await fleet.client.post(f"/api/sessions/{MINE}/start", headers=mine, json={"confirm": "BANNED"})
@@ -403,7 +528,7 @@ async def test_statistics_count_ones_own_sessions(fleet: TwoCustomers, mine: dic
     )
     for name, sent in ((MINE, 2), (THEIRS, 40)):
         await redis.hset(keys.stats(name, today.replace("-", "")), "sent", str(sent))
-    await redis.hset(keys.stats_of_nobody(today.replace("-", "")), "failed", "7")
+    await redis.hset(keys.day_stats(today.replace("-", "")), "failed", "7")
     total = (await fleet.client.get("/api/v1/stats", headers=mine)).json()["total"]
     assert (total["sent"], total["failed"], total["failedWithoutSender"]) == (2, 0, 0)
 

@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN
 from tests.security.fleet import LABELS, MINE, THEIRS, TwoCustomers, two_customers
+from tests.security.redis_content import content
 from wa_orchestrator.dashboard import accounts
-from wa_orchestrator.domain import second_factor
-from wa_orchestrator.domain.access import Role
+from wa_orchestrator.domain.access import second_factor
+from wa_orchestrator.domain.access.permissions import Role
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.access import logins, people
 from wa_orchestrator.store.access.people import Account
@@ -148,7 +152,7 @@ async def _code(fleet: TwoCustomers, after: int = 0) -> str:
 
 async def _enrolled(fleet: TwoCustomers) -> list[str]:
     dana = await _person(fleet, "Dana", Role.OPERATOR)
-    return (await accounts.confirm_enrolment(fleet.context.scripts, dana.id, SECRET.hex(), await _code(fleet, -1)))[1]
+    return (await accounts.confirm_enrolment(fleet.context, dana.id, SECRET, await _code(fleet, -1)))[1]
 
 
 async def _enter_code(fleet: TwoCustomers, code: str) -> httpx.Response:
@@ -162,6 +166,33 @@ async def test_a_password_alone_opens_nothing_when_there_is_a_second_factor(flee
     assert (await _enter_code(fleet, "000000")).status_code == 401
     assert (await _enter_code(fleet, await _code(fleet))).headers["location"] == "/"
     assert (await fleet.client.get("/", headers=SAME)).status_code == 200
+
+
+async def test_the_secret_of_a_second_factor_is_sealed_at_rest_and_moves_to_a_new_key(fleet: TwoCustomers) -> None:
+    old, new = (SecretStr(f"{name} key of the tests, which is long enough") for name in ("the old", "the new"))
+    context = fleet.context
+    context.settings = context.settings.model_copy(update={"auth_key": SecretStr("")})
+    await _enrolled(fleet)
+    assert SECRET.hex() in str(await content(context.redis))  # as an earlier version has stored it
+    for key, before in ((old, None), (new, old)):
+        context.settings = context.settings.model_copy(update={"auth_key": key, "auth_key_previous": before})
+        await accounts.seal_again(context)
+    context.settings = context.settings.model_copy(update={"auth_key_previous": None})
+    assert SECRET.hex() not in str(await content(context.redis))
+    (dana,) = await people.every(context.scripts)
+    assert await accounts.use_app_code(context, dana, await _code(fleet))
+    (other,) = [replace(each, id="a_other") for each in await people.every(context.scripts)]
+    with pytest.raises(Unavailable):  # it is bound to its account
+        await accounts.use_app_code(context, other, await _code(fleet, 1))
+
+
+async def test_a_secret_that_waits_to_be_confirmed_is_sealed_too(fleet: TwoCustomers) -> None:
+    context = fleet.context
+    context.settings = context.settings.model_copy(update={"auth_key": SecretStr("a key of the tests, long enough")})
+    await accounts.begin_enrolment(context, "hash")
+    stored = str(await context.redis.hget(keys.person("hash"), "enrolment"))
+    secret = accounts.enrolment_secret(context, "hash", stored)
+    assert (len(secret), secret.hex() in stored) == (20, False)
 
 
 async def test_a_code_is_good_once(fleet: TwoCustomers) -> None:

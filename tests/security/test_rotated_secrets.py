@@ -9,21 +9,26 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
 from tests.messages.conftest import Worker
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from tests.orchestrator.product import Product, running_product
 from tests.orchestrator.session_steps import PHONE, linked, now
+from wa_orchestrator import context as contexts
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.ids import SessionId
-from wa_orchestrator.errors import BadSettings, Refused
+from wa_orchestrator.errors import BadSettings, Refused, Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.orchestrator.workers import credential_keys
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.server import secret_rotation, secrets
+from wa_orchestrator.server.credential_check import refuse_lost_key
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.sessions import stored_credentials
 
 
 def _sealed(settings: Settings, session_id: str, root: SecretStr | None) -> None:
@@ -62,6 +67,35 @@ def test_a_lost_key_stops_the_start_instead_of_being_replaced(tmp_path: Path) ->
     assert not (settings.data_dir / secrets.FILE_NAME).exists()
 
 
+async def test_a_lost_key_stops_every_start_if_only_redis_has_the_credentials(context: Context, tmp_path: Path) -> None:
+    given = _given(tmp_path).model_copy(update={"credentials": "server"})
+    first, _ = secrets.ensure(given)
+    for name in ("s1", "s2"):
+        await _stored(context, name, first.auth_key)
+    await refuse_lost_key(replace(context, settings=first))
+    (given.data_dir / secrets.FILE_NAME).unlink()
+    for _ in range(2):  # the second start finds a key on disk, and it is as wrong
+        lost, _ = secrets.ensure(given)
+        with pytest.raises(BadSettings, match=r"AUTH_KEY: .*sessions: 2.*Restore that file"):
+            await refuse_lost_key(replace(context, settings=lost))
+
+
+async def test_a_key_that_opens_some_credentials_is_not_lost(context: Context, tmp_path: Path) -> None:
+    given = _given(tmp_path).model_copy(update={"credentials": "server"})
+    first, _ = secrets.ensure(given)
+    await refuse_lost_key(replace(context, settings=first))  # nothing is stored yet
+    await _stored(context, "s1", SecretStr("of another installation"))
+    await _stored(context, "s2", first.auth_key)
+    secret_rotation.rotate(given, "auth_key")
+    await refuse_lost_key(replace(context, settings=secrets.with_stored(given)))
+
+
+async def test_a_redis_that_is_not_there_yet_does_not_stop_the_start(tmp_path: Path) -> None:
+    given = _given(tmp_path).model_copy(update={"credentials": "server"})
+    async with contexts.opened(given, f"unix://{tmp_path}/none.sock") as context:
+        await refuse_lost_key(context)
+
+
 def test_a_rotation_keeps_the_secret_before_and_a_second_one_waits_until_nothing_needs_it(tmp_path: Path) -> None:
     first, _ = secrets.ensure(_given(tmp_path))
     _sealed(first, "s1", first.auth_key)
@@ -73,6 +107,53 @@ def test_a_rotation_keeps_the_secret_before_and_a_second_one_waits_until_nothing
     assert refusal.value.code == "STILL_SEALED_BEFORE"
     assert "s1" in refusal.value.text
     assert secrets.with_stored(_given(tmp_path)).auth_key == second.auth_key
+
+
+async def test_a_copy_that_only_redis_has_keeps_the_key_before_as_a_file_does(
+    context: Context, redis_url: str, tmp_path: Path
+) -> None:
+    given = _given(tmp_path).model_copy(update={"credentials": "server", "redis_url": SecretStr(redis_url)})
+    first, _ = secrets.ensure(given)
+    await _stored(context, "s1", first.auth_key)
+    assert await secret_rotation.stored_unsealed_with(given) == []
+    secret_rotation.rotate(given, "auth_key")
+    before = await secret_rotation.stored_unsealed_with(given)
+    with pytest.raises(Refused, match="s1") as refusal:
+        secret_rotation.rotate(given, "auth_key", stored_before=before)
+    assert refusal.value.code == "STILL_SEALED_BEFORE"
+
+    # In the trash it counts as well.
+    stored = await stored_credentials.read(context.scripts, "s1")
+    assert stored is not None
+    await credential_files.keep_copy(given, "s1", stored_credentials.pack(stored))
+    await credential_files.discard(given, "s1", 1_700_000_000_000, phone="", label="", why="deleted")
+    present = secrets.with_stored(given).auth_key
+    assert secret_rotation.unsealed_with(given, present) == ["s1"]
+    assert secret_rotation.unsealed_with(given, first.auth_key) == []
+
+
+async def test_a_redis_that_cannot_be_asked_stops_the_rotation(tmp_path: Path) -> None:
+    given = _given(tmp_path).model_copy(update={"credentials": "server"})
+    secrets.ensure(given)
+    with pytest.raises(Unavailable) as unavailable:
+        await secret_rotation.stored_unsealed_with(given)
+    assert unavailable.value.code == "REDIS_UNREACHABLE"
+
+
+async def _stored(context: Context, session_id: str, root: SecretStr) -> None:
+    """A session whose credentials are in Redis, sealed with the key of a root secret."""
+    await context.redis.sadd(keys.SESSIONS_ALL, session_id)
+    await context.redis.hset(keys.session(session_id), mapping={"id": session_id, "status": "stopped", "epoch": "3"})
+    copy = _sealed_copy(root, session_id, "copy/3/1")
+    await stored_credentials.put_copy(context.scripts, session_id, epoch=3, number=1, copy=copy)
+
+
+def _sealed_copy(root: SecretStr, session_id: str, name: str) -> bytes:
+    """What a worker seals: a mark, a nonce, the sealed bytes."""
+    sealed = AESGCM(credential_keys.derive(root, session_id)).encrypt(
+        b"n" * 12, b"a copy", f"{session_id}\0{name}".encode()
+    )
+    return b"\x01" + b"n" * 12 + sealed
 
 
 def test_a_secret_that_the_operator_sets_is_not_rotated_behind_his_back(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import Mount
 
+from scripts import conformance
 from tests.orchestrator.fakes import API_KEY
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import Scope
+from wa_orchestrator.domain.access.permissions import Scope
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.server.bootstrap import ControlApps
 from wa_orchestrator.store.access import api_keys
@@ -40,6 +41,8 @@ PUBLIC = {
     ("GET", "/enter"): "the login by link",
     ("POST", "/enter"): "the login by link",
     ("POST", "/choose"): "language and theme of a browser; checks the origin",
+    ("GET", "/l/{token}"): "the page of a one-time link; a wrong token shows nothing and is counted",
+    ("POST", "/l/{token}"): "its button; checks the origin and the token",
     ("GET", "/index.html"): "an old address; redirects to a page that needs a login",
     ("GET", "/scan.html"): "an old address",
     ("GET", "/live-log.html"): "an old address",
@@ -73,6 +76,7 @@ def wrong_credentials(context: Context) -> dict[str, list[tuple[str, str]]]:
         "the key in another case": [("X-API-Key", API_KEY.upper())],
         "a part of the key": [("X-API-Key", API_KEY[:-1])],
         "two keys": [("X-API-Key", API_KEY), ("X-API-Key", "wao_unknown-unknown-unknown")],
+        "another key as a token": [("X-API-Key", API_KEY), ("Authorization", "Bearer wao_unknown-unknown-unknown")],
         "two keys the other way round": [("X-API-Key", "wao_unknown-unknown-unknown"), ("X-API-Key", API_KEY)],
         "two bearers": [("Authorization", "Bearer x"), ("Authorization", f"Bearer {API_KEY}")],
         "basic": [("Authorization", f"Basic {API_KEY}")],
@@ -107,6 +111,13 @@ async def test_every_route_refuses_every_wrong_credential(
 
 def test_the_list_of_public_routes_names_only_routes_that_exist(apps: ControlApps) -> None:
     assert set(PUBLIC) - {(method, path) for method, path, _ in routes_of(apps.main)} == set()
+
+
+def test_the_page_of_conformance_names_only_routes_that_exist(apps: ControlApps) -> None:
+    served = {f"{method} {path}" for app in (apps.main, apps.workers) for method, path, _ in routes_of(app)}
+    named = {route for line in conformance.lines()[1] for route in line.routes}
+    assert len(named) > 20
+    assert named - served == set()
 
 
 def test_every_id_in_a_path_has_a_pattern(apps: ControlApps) -> None:

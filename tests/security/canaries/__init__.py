@@ -1,0 +1,1 @@
+"""Planted secrets occur nowhere that somebody can read, whatever goes wrong."""
