@@ -187,9 +187,9 @@ class Session:
             raise AssertionError(f"the worker ended before {kind}: {self.worker.text[-3000:]}")
         return waiting.result()
 
-    async def link(self, *, prefix: tuple[str, ...] = (), **more: str) -> Json:
+    async def link(self, *, prefix: tuple[str, ...] = (), options: tuple[str, ...] = (), **more: str) -> Json:
         """Start, scan the QR, and wait for the connection."""
-        await self.start(prefix=prefix, options=(), **more)
+        await self.start(prefix=prefix, options=options, **more)
         qr = await self.event("QR_CODE")
         await self.rig.world.whatsapp.scan(self.phone, qr["data"]["qr"])
         return await self.event("CONNECTED")

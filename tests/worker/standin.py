@@ -65,6 +65,13 @@ class Station:
     hears_messages: asyncio.Event = field(default_factory=_set_event)
     unheard: int = 0
     outbox_status: int | None = None
+    #: what CREDENTIALS=server has stored: epoch and number of the copy, the copy, the changes after it
+    stored: tuple[int, int, list[bytes]] | None = None
+    #: copies and changes are answered while this is set, and how many wait for that
+    stores: asyncio.Event = field(default_factory=_set_event)
+    unstored: int = 0
+    #: every number that came, with its kind and epoch
+    shipped: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 class StandIn:
@@ -75,14 +82,17 @@ class StandIn:
         self.files: dict[str, bytes] = {}
         self._closing = False
         self._changed = asyncio.Condition()
-        outbox = "/api/worker/sessions/{session}/outbox"
+        outbox, credentials = (f"/api/worker/sessions/{{session}}/{part}" for part in ("outbox", "credentials"))
         self._service = HttpServer(
             Starlette(
                 routes=[
                     Route("/webhook/{session}", self._event, methods=["POST"]),
                     Route(f"{outbox}/claim", self._claim, methods=["POST"]),
                     Route(f"{outbox}/commands/{{command}}/result", self._result, methods=["POST"]),
+                    Route(f"{outbox}/commands/{{command}}/file", self._result, methods=["POST"]),
                     Route(f"{outbox}/{{message}}/{{verb}}", self._report, methods=["POST"]),
+                    Route(credentials, self._fetch_credentials, methods=["GET"]),
+                    Route(f"{credentials}/{{kind}}/{{number:int}}", self._store_credentials, methods=["POST"]),
                     Route("/media/{name}", self._media, methods=["GET"]),
                 ]
             )
@@ -217,7 +227,7 @@ class StandIn:
             Webhook(station.secret).verify(body, dict(request.headers))
         except WebhookVerificationError as error:
             station.refused.append(str(error))
-            return JSONResponse({"code": "BAD_SIGNATURE"}, 401)
+            return JSONResponse({"code": "STALE_SIGNATURE" if "timestamp" in str(error) else "BAD_SIGNATURE"}, 401)
         event = json.loads(body)
         if event["type"].startswith("MESSAGE_"):
             station.unheard += 1
@@ -295,6 +305,40 @@ class StandIn:
             return refusal
         is_json = request.headers["content-type"] == "application/json"
         station.results[request.path_params["command"]] = json.loads(body) if is_json else body
+        await self._notify()
+        return Response(status_code=204)
+
+    async def _fetch_credentials(self, request: Request) -> Response:
+        station = self.station(request.path_params["session"])
+        if refusal := self._refusal(request, station):
+            return refusal
+        if station.stored is None or request.query_params.get("known") == str(station.stored[0]):
+            return Response(status_code=204)
+        epoch, first, parts = station.stored
+        body = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return Response(body, headers={"x-epoch": str(epoch), "x-first": str(first)})
+
+    async def _store_credentials(self, request: Request) -> Response:
+        """As the two scripts of the product do it; `tests/store` compares those with their promises."""
+        station = self.station(request.path_params["session"])
+        body = await request.body()
+        station.unstored += 1
+        await self._notify()
+        await station.stores.wait()
+        station.unstored -= 1
+        if refusal := self._refusal(request, station):
+            return refusal
+        epoch, number = int(request.headers["x-epoch"]), int(request.path_params["number"])
+        kind = request.path_params["kind"]
+        station.shipped.append((kind, epoch, number))
+        owner, first, parts = station.stored or (0, 0, [])
+        newest = first + len(parts) - 1 if owner == epoch else 0
+        if kind == "copy" and number > newest:
+            station.stored = (epoch, number, [body])
+        elif kind == "changes" and (owner != epoch or number > newest + 1):
+            return JSONResponse({"code": "COPY_NEEDED"}, 409)
+        elif kind == "changes" and number == newest + 1:
+            parts.append(body)
         await self._notify()
         return Response(status_code=204)
 

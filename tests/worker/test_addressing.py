@@ -1,6 +1,8 @@
 """Names and tokens: a message arrives whatever kind of account sends it, and fails with the true reason."""
 
+import contextlib
 import itertools
+import sqlite3
 
 import pytest
 
@@ -34,6 +36,18 @@ async def _sent(rig: Rig, session: Session, to: str) -> None:
     await rig.server.acked(message)
 
 
+async def _recipient(rig: Rig, session: Session, person: str, contact: str) -> str:
+    """Whom the server writes to: a username is looked up first, and is a LID from then on."""
+    if contact == "phone":
+        return person
+    if contact == "lid":
+        return f"{lid_of(person)}@lid"
+    asked = await rig.server.command(session.id, "find_username", to=f"name.{person}")
+    answer = await rig.server.result(session.id, asked)
+    assert isinstance(answer, dict)
+    return f"{answer['lid']}@lid"
+
+
 @pytest.mark.parametrize(
     ("account", "contact", "meeting", "token"),
     list(itertools.product(ACCOUNTS, CONTACTS, ("first", "known"), ("token", "no token", "no demand"))),
@@ -48,11 +62,12 @@ async def test_a_message_arrives_where_it_must_and_fails_with_the_true_reason(
     if meeting == "known":
         seen = len(session.station.events)
         await whatsapp.send_text(person, session.phone, "we know each other")
-        await session.event("MESSAGE_RECEIVED", after=seen)
+        came = await session.event("MESSAGE_RECEIVED", after=seen)
+        assert came["data"].get("username") == (f"name.{person}" if contact == "username" else None)
     if token != "no demand":
         # A known person has given a token; for a first contact there is the other kind, if WhatsApp takes it.
         await whatsapp.fault("needs_token", phone=session.phone, to=person, first_contact=token == "token")
-    to = person if contact == "phone" else f"{lid_of(person)}@lid"
+    to = await _recipient(rig, session, person, contact)
     message = await session.say(to, "hello")
     # An account that has not moved takes numbers only, and of a person who hides the number there is none.
     is_known = contact == "phone" or (contact == "lid" and meeting == "known")
@@ -116,6 +131,71 @@ async def test_an_account_that_moves_unannounced_costs_no_message(rig: Rig) -> N
     assert [entry["id"] for entry in session.arrivals(to=person)] == [message["whatsappId"]]
 
 
+async def test_a_lid_that_whatsapp_refuses_is_tried_by_the_number(rig: Rig) -> None:
+    """What told the worker that the account has moved was wrong: WhatsApp refuses LIDs (400)."""
+    session, person = rig.session(), new_phone()
+    await session.link()
+    rig.world.whatsapp.describe_account(session.phone, migrated=False)
+    message = await session.say(person, "hello")
+    await rig.server.acked(message)
+    await _sent(rig, session, new_phone())
+    refused = [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone]
+    assert [(entry["code"], entry["id"]) for entry in refused] == [(400, message["whatsappId"])]
+
+
+async def test_an_account_moves_by_the_word_of_its_phone_alone(rig: Rig) -> None:
+    session = rig.session()
+    rig.world.whatsapp.describe_account(session.phone, migrated=False)
+    await session.link()
+    await rig.world.whatsapp.fault("no_properties", phone=session.phone)
+    await rig.world.whatsapp.migrate(session.phone)
+    await until(lambda: "addressing.moved_to_lids" in session.worker.text, "the phone's list is read")
+    await _sent(rig, session, new_phone())
+    assert [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone] == []
+
+
+async def test_whoever_writes_under_a_lid_is_answered_there_although_nothing_else_tells_of_the_move(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    rig.world.whatsapp.describe_account(session.phone, migrated=False)
+    await session.link()
+    await rig.world.whatsapp.fault("no_properties", phone=session.phone)
+    rig.world.whatsapp.describe_account(session.phone, migrated=True)
+    await rig.world.whatsapp.send_text(person, session.phone, "are you there?")
+    await session.event("MESSAGE_RECEIVED")
+    message = await session.say(person, "yes")
+    await rig.server.acked(message)
+    refused = [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone]
+    assert [(entry["code"], entry["id"]) for entry in refused] == [(463, message["whatsappId"])]
+
+
+async def test_a_device_without_keys_costs_one_attempt(rig: Rig) -> None:
+    """WhatsApp lists a device that is gone; the next attempt asks for the list again."""
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("dead_device", phone=person, times=1)
+    assert (await rig.server.nacked(await session.say(person, "hello")))["retryable"]
+    await _sent(rig, session, person)
+
+
+async def test_a_stale_lid_that_is_refused_is_looked_up_anew(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await _sent(rig, session, person)
+    rig.world.whatsapp.reassign(person)
+    await rig.world.whatsapp.fault("refuse_retired", phone=session.phone)
+    nack = await rig.server.nacked(await session.say(person, "hello"))
+    assert (nack["code"], nack["retryable"]) == ("WA_479", True)
+    await _sent(rig, session, person)
+
+
+async def test_the_number_is_beside_the_lid(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("strict_peer_pn", phone=session.phone)
+    await _sent(rig, session, person)
+    assert [entry["lacksNumber"] for entry in session.arrivals(to=person)] == [False]
+
+
 async def test_a_number_that_changed_hands_is_looked_up_anew(rig: Rig) -> None:
     session, person = rig.session(), new_phone()
     await session.link()
@@ -130,6 +210,12 @@ async def test_a_number_that_changed_hands_is_looked_up_anew(rig: Rig) -> None:
     assert changed == {"phone": person, "oldLid": f"{lid_of(person)}@lid", "newLid": f"{new_owner}@lid"}
 
 
+def _tokens(session: Session) -> int:
+    """How many tokens of acquaintance a worker has stored."""
+    with contextlib.closing(sqlite3.connect(session.directory / "auth.db")) as store:
+        return int(store.execute("SELECT count(*) FROM keys WHERE name LIKE 'tctoken/%'").fetchone()[0])
+
+
 async def test_a_session_linked_again_knows_its_acquaintances_from_recent_history_and_keeps_no_texts(rig: Rig) -> None:
     session, friend = rig.session(), new_phone()
     await session.link()
@@ -140,6 +226,7 @@ async def test_a_session_linked_again_knows_its_acquaintances_from_recent_histor
     again = rig.session()
     again.phone = session.phone
     await again.link()
+    await until(lambda: _tokens(again), "the recent history is read")
     await rig.world.whatsapp.fault("needs_token", phone=session.phone, to=friend, first_contact=False)
     await rig.server.acked(await again.say(friend, "still there?"))
     assert [event for event in again.station.events if event["type"] == "MESSAGE_RECEIVED"] == []

@@ -43,3 +43,15 @@ async def test_unknown_stanzas_errors_fields_and_protocol_messages_are_counted_w
     told = [event["data"] for event in session.station.events if event["type"] == "PROTOCOL_DRIFT"]
     assert "secret" not in json.dumps(told)
     assert friend not in json.dumps(told)
+
+
+async def test_a_status_is_acknowledged_and_not_unknown(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    (device,) = rig.world.whatsapp._state.accounts.phone(session.phone).devices.values()
+    await rig.world.whatsapp.fault("status", phone=session.phone)
+    assert [key for key in device.pending if key.startswith("status")]
+    await until(lambda: not [key for key in device.pending if key.startswith("status")], "it is acknowledged")
+    await rig.world.whatsapp.send_text(new_phone(), session.phone, "later")
+    await session.event("MESSAGE_RECEIVED", text="later")
+    assert _shapes(session) == {}

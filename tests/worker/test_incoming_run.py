@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.chaos import Record
 from tests.worker.harness import Rig, Session, new_phone
 from tests.worker.test_incoming import all_reported_once, reported
 
@@ -89,7 +90,12 @@ def plan(dice: random.Random) -> list[tuple[str, int, int]]:
     return [(kind, live[n], SIZE.backlog if n % every == 0 else 0) for n, kind in enumerate(kinds)]
 
 
-async def test_whatever_interrupts_the_worker_every_incoming_message_is_reported_exactly_once(rig: Rig) -> None:
+async def test_whatever_interrupts_the_worker_every_incoming_message_is_reported_exactly_once(
+    rig: Rig, record_property: Record
+) -> None:
+    record_property("messages", SIZE.messages)
+    record_property("kills", SIZE.interruptions)
+    record_property("cuts_and_sigterms", SIZE.interruptions * (len(KINDS) - 1))
     seed = os.environ.get("INCOMING_SEED") or str(random.SystemRandom().randrange(1_000_000))
     print(f"INCOMING_SEED={seed}", flush=True)
     run = Run(rig.session(), random.Random(seed))

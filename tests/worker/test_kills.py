@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from tests.chaos import Record
 from tests.waiting import until
 from tests.worker.harness import Rig, Session, new_phone
 
@@ -22,7 +23,7 @@ SESSIONS = 4
 async def _killed_again_and_again(rig: Rig, number: int, kills: int) -> None:
     session, friend = rig.session(), new_phone()
     first = (await session.link())["data"]
-    dice = random.Random(number)
+    dice = random.Random(number + int(os.environ.get("CHAOS_SEED", "0")))
     heard, sent = set(), []
     for turn in range(kills):
         for part in range(2):
@@ -58,7 +59,8 @@ def _received(session: Session) -> Counter[str]:
     return Counter(data["text"] for data in received)
 
 
-async def test_kills_cost_neither_the_identity_nor_a_message(rig: Rig) -> None:
+async def test_kills_cost_neither_the_identity_nor_a_message(rig: Rig, record_property: Record) -> None:
+    record_property("kills", KILLS)
     kills = [KILLS // SESSIONS + (number < KILLS % SESSIONS) for number in range(SESSIONS)]
     async with asyncio.TaskGroup() as tasks:
         for number, count in enumerate(kills):

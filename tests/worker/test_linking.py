@@ -125,3 +125,16 @@ async def test_a_version_refused_once_connects_with_the_newer_one(rig: Rig) -> N
     await session.worker.terminate()
     await rig.world.whatsapp.fault("outdated", phone=session.phone, times=1)
     await session.restart()
+
+
+async def test_a_pairing_for_another_device_is_refused_in_words_and_the_next_scan_links(rig: Rig) -> None:
+    session = rig.session()
+    await session.start()
+    await rig.world.whatsapp.fault("bad_pairing", phone=session.phone, times=1)
+    first = await session.event("QR_CODE")
+    seen = len(session.station.events)
+    with pytest.raises(SimulatorError, match="401 not-authorized"):
+        await rig.world.whatsapp.scan(session.phone, first["data"]["qr"])
+    assert rig.world.whatsapp.devices(session.phone) == []
+    await rig.world.whatsapp.scan(session.phone, (await session.event("QR_CODE", after=seen))["data"]["qr"])
+    await session.event("CONNECTED", phoneNumber=session.phone)

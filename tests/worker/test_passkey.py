@@ -30,7 +30,7 @@ async def _asked(rig: Rig, by: str = "qr", **fault: Any) -> tuple[Session, dict[
 async def _answer(rig: Rig, session: Session, asked: dict[str, Any], **how: Any) -> Any:
     """Sign at one's own screen, and give the answer to the worker."""
     challenge = how.pop("challenge", json.loads(asked["options"])["challenge"])
-    assertion = rig.world.whatsapp.passkey(session.phone).sign(challenge, **how)
+    assertion = rig.world.whatsapp.passkey(how.pop("signer", session.phone)).sign(challenge, **how)
     command = await rig.server.command(session.id, "passkey", assertion=json.dumps(assertion))
     return await rig.server.result(session.id, command)
 
@@ -121,6 +121,7 @@ async def test_a_continuation_that_is_not_whatsapps_does_not_get_on(rig: Rig, fa
         {"rp_id": "web.whatsapp.com"},
         {"flags": 0x01},
         {"challenge": "b2xkZXI"},
+        {"signer": "972501230987"},
     ],
 )
 async def test_an_answer_that_whatsapp_refuses_is_asked_for_again(rig: Rig, how: dict[str, Any]) -> None:
@@ -135,5 +136,18 @@ async def test_a_pairing_under_the_old_secret_links_nothing(rig: Rig) -> None:
     session, asked = await _asked(rig, old_secret=True)
     seen = len(session.station.events)
     await _answer(rig, session, asked)
+    await session.event("PASSKEY", stage="failed", reason="bad_pairing", after=seen)
     await session.event("QR_CODE", after=seen)
     assert rig.world.whatsapp.devices(session.phone) == []
+
+
+async def test_a_phone_to_which_the_proof_is_not_enough_has_its_owner_compare(rig: Rig) -> None:
+    session, asked = await _asked(rig, compare=True)
+    await _answer(rig, session, asked)
+    shown = (await session.event("PASSKEY", stage="confirm", auto=False))["data"]
+    assert shown["code"] == _ceremony(rig, session).code
+    assert rig.world.whatsapp.devices(session.phone) == []
+    _ceremony(rig, session).is_confirmed = True
+    command = await rig.server.command(session.id, "passkey")
+    assert await rig.server.result(session.id, command) == {"ok": True}
+    await session.event("CONNECTED", phoneNumber=session.phone)
