@@ -7,8 +7,8 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -88,7 +88,9 @@ class Product:
         headers = {"X-API-Key": self.key}
         self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=20)
         self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=20)
-        self.control = httpx.AsyncClient(base_url=self.world["control"], timeout=20)
+        # A connection of its own for each call: one that rests is closed by the simulator, maybe while the next call is written.
+        unshared = httpx.Limits(max_keepalive_connections=0)
+        self.control = httpx.AsyncClient(base_url=self.world["control"], timeout=60, limits=unshared)
         self.redis = Redis.from_url(self.redis_url, decode_responses=True)
         await until(lambda: self._answers(self.api), "the orchestrator answers")
         await until(lambda: self._answers(self.door), "the gateway answers")
@@ -181,9 +183,9 @@ class Product:
             return answer.is_success and answer.json()["status"] == "connected"
         return False
 
-    async def arrivals(self) -> list[dict[str, Any]]:
-        """The simulator's own ledger: every message that reached WhatsApp."""
-        answer = await self.control.get("/arrivals", params={"after": 0})
+    async def arrivals(self, after: int = 0) -> list[dict[str, Any]]:
+        """The simulator's own ledger: every message that reached WhatsApp, but for the first `after`."""
+        answer = await self.control.get("/arrivals", params={"after": after})
         found = answer.raise_for_status().json()
         return list(found["arrivals"] if isinstance(found, dict) else found)
 
@@ -217,7 +219,14 @@ async def product(
     **settings: str,
 ) -> AsyncIterator[Product]:
     """A whole product in a directory of its own; the logs stay behind when a test fails."""
+    with home_of_its_own() as home:
+        async with Product(home, proxies, settings, program, redis_options) as made:
+            yield made
+
+
+@contextmanager
+def home_of_its_own() -> Iterator[Path]:
+    """A directory with a short path, which stays behind when a test fails."""
     home = Path(tempfile.mkdtemp(prefix="wao-e2e-"))
-    async with Product(home, proxies, settings, program, redis_options) as made:
-        yield made
+    yield home
     shutil.rmtree(home, ignore_errors=True)

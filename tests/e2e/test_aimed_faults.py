@@ -5,18 +5,17 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.e2e.product import Product, product
-from tests.processes import free_port
+from tests.e2e.worker_line import WorkerLine
 from tests.waiting import until
 from wa_orchestrator.dispatcher.due_phones import SILENT_MS
-from wa_orchestrator.domain.retry import MOST_CRASHES
+from wa_orchestrator.domain.messages.retry import MOST_CRASHES
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -33,49 +32,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @dataclass
-class Relay:
-    """A line between the workers and their server that can lose an answer."""
-
-    server_port: int
-    port: int = field(default_factory=free_port)
-    loses_next_message: bool = False
-    lost: int = 0
-
-    async def serve(self) -> asyncio.Server:
-        return await asyncio.start_server(self._connected, "127.0.0.1", self.port)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            answers, questions = await asyncio.open_connection("127.0.0.1", self.server_port)
-            await asyncio.gather(self._carry(reader, questions), self._carry(answers, writer, are_answers=True))
-        writer.close()
-
-    async def _carry(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, are_answers: bool = False
-    ) -> None:
-        with suppress(OSError):
-            while piece := await reader.read(65536):
-                if are_answers and self.loses_next_message and b'"messageId"' in piece:
-                    self.loses_next_message = False
-                    self.lost += 1
-                    break
-                writer.write(piece)
-                await writer.drain()
-        writer.close()
-
-
-@dataclass
 class Running:
     """The product with a phone that has two devices, and the line to its workers."""
 
     product: Product
-    relay: Relay
+    line: WorkerLine
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[Running]:
     scale = 20
-    relay = Relay(free_port())
+    line = WorkerLine()
     settings = {
         "TIME_SCALE": str(scale),
         "COLD_PER_DAY": "5000",
@@ -84,15 +51,13 @@ async def running() -> AsyncIterator[Running]:
         "PING_TIMEOUT_MS": "2000000",
         "LEASE_MS": str(LEASE_S * scale * 1000),
         "ORPHAN_TIMEOUT_MS": str(ORPHAN_TIMEOUT_S * 1000),
-        "WORKER_PORT": str(relay.server_port),
-        "WORKER_URL": f"http://127.0.0.1:{relay.port}",
     }
-    async with await relay.serve(), product(proxies=1, **settings) as made:
+    async with await line.serve(), product(proxies=1, **settings, **line.settings) as made:
         await made.link(SESSION, PHONE)
         named = {"sessionId": SIBLING, "phone": PHONE}  # a phone that is linked already must be named
         (await made.api.post("/api/sessions/provision", json=named)).raise_for_status()
         await made.scan(SIBLING, PHONE)
-        yield Running(made, relay)
+        yield Running(made, line)
 
 
 async def send(running: Running, session: str | None = SESSION, text: str = "We open at nine.") -> tuple[str, str]:
@@ -118,13 +83,13 @@ async def reaches(running: Running, message: str, *statuses: str) -> dict[str, A
 
 
 async def test_a_claim_whose_answer_was_lost_blocks_nobody(running: Running) -> None:
-    running.relay.loses_next_message = True
+    running.line.loses_next_message = True
     messages = [await send(running) for _ in range(2)]
     for message, person in messages:
         told = await reaches(running, message, "sent", "delivered", "unknown", "failed")
         assert (told["status"] in ("sent", "delivered"), told["attempts"]) == (True, 1)
         assert [each["repeat"] for each in await running.product.arrivals() if each["to"] == person] == [False]
-    assert running.relay.lost == 1, "void: no answer was lost"
+    assert running.line.lost == 1, "void: no answer was lost"
 
 
 async def test_a_phones_other_device_sends_while_the_one_of_the_conversation_is_frozen(running: Running) -> None:

@@ -1,4 +1,4 @@
-"""The clock of Redis' machine is set: no pause is broken, no phone falls silent, a leader and watched workers remain."""
+"""The clock of Redis' machine or of the server is set: no pause is broken, no phone falls silent, and somebody leads."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.product import Product, product
-from tests.e2e.redis_clock import PROGRAM, set_clock
+from tests.e2e.redis_clock import PROGRAM, set_clock, set_server_clock
 from tests.waiting import promised, until
 
 SESSION, PHONE = "north", "972501100601"
@@ -125,3 +125,14 @@ async def test_a_worker_that_freezes_after_the_clock_was_set_is_replaced(running
     os.kill(frozen, signal.SIGSTOP)
     await until(lambda: running.worker_pids().get(SESSION, frozen) != frozen, "it is replaced", promised(60))
     await until(lambda: running.is_connected(SESSION), "the session is connected")
+
+
+@pytest.mark.parametrize("step", ["+1 h", "-1 h"])
+async def test_a_session_comes_online_although_the_servers_own_clock_was_set(running: Product, step: str) -> None:
+    before = running.worker_pids()[SESSION]
+    set_server_clock(running.home / "data", STEPS[step])
+    (await running.api.post(f"/api/sessions/{SESSION}/restart")).raise_for_status()
+    await until(lambda: running.worker_pids().get(SESSION, before) != before, "a new worker")
+    await until(lambda: running.is_connected(SESSION), "the server believes its reports")
+    message, _ = await send(running)
+    await until(lambda: is_sent(running, message), "it is sent")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from scripts import docs_site
 
@@ -20,9 +21,10 @@ _HOMES = (
     ROOT,
     PACKAGE,
     PACKAGE / "store",
-    PACKAGE / "store" / "lua",
+    *sorted((PACKAGE / "store" / "lua").glob("*")),
     ROOT / "worker",
     ROOT / "worker" / "src",
+    *sorted((ROOT / "worker" / "src").glob("*/")),
     ROOT / "worker" / "test",
 )
 
@@ -33,6 +35,30 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = {name for name in _FILE.findall(text) if not any((home / name).exists() for home in (*_HOMES, page.parent))}
     linked = {name for name in _LINK.findall(text) if not (page.parent / name).exists()}
     assert (named, linked) == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("page", "chapters"),
+    [
+        ("sessions.md", ["From nothing to connected", "Proxies", "Events of workers"]),
+        ("sending.md", ["Recipients", "Send it once", "What became of it"]),
+        ("architecture.md", ["The way of a message", "The way of a session", "The way of a proxy failure"]),
+    ],
+)
+def test_the_index_leads_to_sessions_to_the_way_of_a_message_and_to_the_whole_system(
+    page: str, chapters: list[str]
+) -> None:
+    assert f"]({page})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+    lines = (ROOT / "docs" / page).read_text("utf-8").splitlines()
+    assert [chapter for chapter in chapters if f"## {chapter}" not in lines] == []
+
+
+def test_the_picture_of_the_readme_moves_and_is_light() -> None:
+    path = ROOT / "docs" / "pictures" / "demo.webp"
+    assert f"({path.relative_to(ROOT)})" in (ROOT / "README.md").read_text("utf-8")
+    with Image.open(path) as picture:
+        assert getattr(picture, "n_frames", 1) >= 5
+    assert path.stat().st_size < 1_000_000
 
 
 def test_the_site_is_built_with_every_page_and_no_link_of_it_is_broken(tmp_path: Path) -> None:

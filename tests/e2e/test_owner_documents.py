@@ -20,8 +20,11 @@ from standardwebhooks.webhooks import Webhook
 
 from tests.processes import PRODUCT, Program, bare_environment, whole_server
 from tests.waiting import PATIENCE_S, until_blocking
+from wa_orchestrator.domain.pacing import limits
+from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.errors import BadSettings
-from wa_orchestrator.settings import build, read
+from wa_orchestrator.server import secrets as generated
+from wa_orchestrator.settings import Settings, build, read
 from wa_orchestrator.store.engine import embedded_redis
 
 pytestmark = pytest.mark.slow
@@ -198,9 +201,33 @@ def test_the_env_file_of_the_documents_is_taken(tmp_path: Path) -> None:
     assert (settings.telegram_chat_id, settings.redis_url is not None) == ("-1001234567890", True)
 
 
-@pytest.mark.parametrize("name", ["API_KEY", "WEBHOOK_SECRET"])
-def test_a_placeholder_of_the_documents_is_no_secret(tmp_path: Path, name: str) -> None:
-    (tmp_path / ".env").write_text(f"{name}=<random-32-chars>\n", "utf-8")
+def test_nothing_set_has_the_numbers_of_the_documents(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    assert (settings.max_sessions_per_proxy, settings.max_sessions_per_phone) == (4, 4)
+    assert (settings.provisioning_interval_ms, settings.monitor_interval_ms) == (2000, 30000)
+    assert (settings.watchdog_interval_ms, settings.ping_timeout_ms) == (60000, 180000)
+    assert (settings.backup_time, settings.max_backups, settings.orch_port) == ("03:00", 7, 3001)
+    settings, _ = generated.ensure(settings)
+    for secret in (settings.api_key, settings.webhook_secret):
+        assert secret is not None
+        assert len(secret.get_secret_value()) >= 32
+
+
+@pytest.mark.parametrize(
+    ("name", "placeholder"),
+    [
+        ("API_KEY", "<random-32-chars>"),
+        ("API_KEY", "<random-32>"),
+        ("WEBHOOK_SECRET", "<random-32-chars>"),
+        ("WEBHOOK_SECRET", "<random-32>"),
+        ("TELEGRAM_BOT_TOKEN", "<bot-token>"),
+        ("TELEGRAM_CHAT_ID", "<chat-id>"),
+        ("PROXY_URL_1", "socks5h://user:pass@host:port"),
+    ],
+)
+def test_a_placeholder_of_the_documents_is_no_value(tmp_path: Path, name: str, placeholder: str) -> None:
+    lines = [line for line in DOT_ENV.splitlines() if not line.startswith(f"{name}=")]
+    (tmp_path / ".env").write_text("\n".join([*lines, f"{name}={placeholder}"]), "utf-8")
     with pytest.raises(BadSettings, match=name):
         build(read(tmp_path / ".env"))
 
@@ -231,6 +258,33 @@ def test_a_proxy_given_by_hand_is_used_under_either_name(installation: Installat
             "sessionId": session_id,
             "deleted": True,
         }
+
+
+def test_a_phone_and_its_proxy_can_be_given_together(installation: Installation, worker_1: str) -> None:
+    """`{"phone": "972501234567", "proxy": "socks5h://user:fake-password@example.com:10001"}`, each optional."""
+    phone, given = "972501115533", installation.proxies[3]
+    made = installation.api.post("/api/sessions/provision", json={"phone": phone, "proxy": given})
+    assert made.status_code == 201, made.text
+    session_id = made.json()["sessionId"]
+    assert (made.json()["status"], made.json()["proxy"].rsplit("@")[1]) == ("pending", given.rsplit("@")[1])
+    assert re.fullmatch(r"worker_\d+", session_id)
+    assert installation.api.get(f"/api/sessions/{session_id}/status").json()["phone"] == phone
+    installation.api.delete(f"/api/sessions/{session_id}")
+
+
+def test_a_given_proxy_is_used_also_where_the_phone_has_one_and_stays_with_the_phone(
+    installation: Installation, worker_1: str
+) -> None:
+    phone, api = "972501115544", installation.api
+    _provision(installation, "sticky-3").report("CONNECTED", {"phoneNumber": phone})
+    had = _proxy_id(installation, "sticky-3")
+    api.delete("/api/sessions/sticky-3")
+    other = next(url for url in installation.proxies if url != _url_of(installation, had))
+    worker = _provision(installation, "sticky-4", phone=phone, proxyOverride=other)
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    chosen = _proxy_id(installation, "sticky-4")
+    assert (_url_of(installation, chosen), installation.redis.get(f"phone:proxy:{phone}")) == (other, chosen)
+    api.delete("/api/sessions/sticky-4")
 
 
 @pytest.mark.parametrize("proxy", ["socks5://user:pass@example.com:10001", "http://example.com:10001", "nonsense"])
@@ -341,6 +395,26 @@ def test_a_worker_is_started_with_the_variables_of_the_documents(installation: I
     installation.api.delete("/api/sessions/session_126")
 
 
+#: As the documents write it, but for the proxy and its password.
+DOCKER_RUN = """
+docker run -d --restart unless-stopped --name wa_session_<SESSION_ID>
+  -v /host/data/sessions/<SESSION_ID>:/app/sessions/<SESSION_ID>
+  -e SESSION_ID="<SESSION_ID>" -e PROXY_URL="socks5h://user-north-ip-1.2.3.4:fake-password@example.com:10001"
+  -e WEBHOOK_URL="http://<ORCHESTRATOR_HOST>:3000/api/webhook" -e WEBHOOK_SECRET="<SECRET>" -e ENABLE_KEEP_ALIVE=true
+  whatsapp-worker-image:1.0.0
+"""
+
+
+def test_the_docker_command_of_the_documents_has_nothing_that_a_worker_does_not_get(
+    installation: Installation, worker_1: str
+) -> None:
+    env = installation.worker_of(worker_1).env
+    named = dict(re.findall(r'-e (\w+)="?([^"\s]+)', DOCKER_RUN))
+    assert named.keys() <= env.keys()
+    assert proxy_url.parse(named["PROXY_URL"]).user == "user-north-ip-1.2.3.4"
+    assert env["OUTBOX_URL"].startswith(env["WEBHOOK_URL"].removesuffix("/webhook")), "derived where it is not given"
+
+
 def test_names_are_resolved_by_the_proxy(installation: Installation, worker_1: str) -> None:
     used = [each for each in installation.phones.get("/proxies").json() if each["live"]]
     assert used
@@ -350,6 +424,12 @@ def test_names_are_resolved_by_the_proxy(installation: Installation, worker_1: s
 def test_a_connected_worker_pings(installation: Installation, worker_1: str) -> None:
     address = f"/api/sessions/{worker_1}/status"
     until_blocking(lambda: installation.api.get(address).json()["lastPingAt"], "a PING within 15 s")
+
+
+def test_a_scan_is_a_line_of_the_log_and_the_log_has_no_password(installation: Installation, worker_1: str) -> None:
+    written = (installation.data_dir.parent / "log").read_text("utf-8")
+    assert [line for line in written.splitlines() if "session.connected" in line and worker_1 in line]
+    assert not [url for url in installation.proxies if url.split(":")[2].split("@")[0] in written]
 
 
 # -- what Redis has ----------------------------------------------------------------------------------------------------
@@ -427,6 +507,7 @@ def test_failover_as_the_documents_list_it(
         assert (taken["status"], session_id in taken["sessions"]) == ("OK", True)
         assert len(taken["sessions"]) <= 4
         assert not redis.sismember("proxies:available", old)
+        assert abs(int(redis.hget(f"proxy:{old}", "changed_at") or 0) - _now_ms()) < PATIENCE_S * 1000, "bad since"
         assert redis.get(f"phone:proxy:{phone}") == redis.hget(f"session:{session_id}", "proxy") == new
         assert installation.worker_of(session_id).env["PROXY_URL"] == _url_of(installation, new)
         _told(installation, "🔄", session_id)
@@ -702,6 +783,30 @@ def test_trust_levels_have_the_limits_of_the_documents(installation: Installatio
         "hot": [500, 30, 2000, 4000, "07:00", "23:00"],
     }
     assert [each["perDay"] for each in presets["conservative"].values()] == [10, 50, 200]
+
+
+def test_the_limits_of_a_session_are_read_changed_and_taken_back(installation: Installation, worker_1: str) -> None:
+    api, address = installation.api, f"/api/anti-ban/sessions/{worker_1}/limits"
+    assert (api.get(address).json()["limits"]["perDay"], api.get(address).json()["own"]) == (20, {})
+    own = {"perDay": 10, "perMinute": 3, "pauseMinMs": 6000, "pauseMaxMs": 9000, "opens": "10:00", "closes": "18:00"}
+    assert api.put(address, json=own).status_code == 200
+    shown = api.get(address).json()
+    assert (shown["limits"], shown["own"]) == (own, own)
+    assert api.delete(address).json()["own"] == {}
+
+
+@pytest.mark.parametrize(
+    ("days", "trust"), [(0, "cold"), (2.99, "cold"), (3, "warm"), (13.99, "warm"), (14, "hot"), (400, "hot")]
+)
+def test_trust_comes_with_the_days_of_the_documents(days: float, trust: str) -> None:
+    """🥶 cold day 0–3, 🌡️ warm day 3–14, 🔥 hot day 14+."""
+    connected_at = _now_ms()
+    assert limits.trust(connected_at, connected_at + round(days * limits.DAY_MS)) == trust
+
+
+def test_a_pause_is_drawn_by_the_formula_of_the_documents() -> None:
+    """`actualDelay = baseDelay + (Math.random() * jitterRange)`; warm, 0.73: 3000 + 0.73 × 2000 = 4460 ms."""
+    assert limits.draw_pause(limits.PRESETS[limits.Preset.STANDARD][limits.Trust.WARM], 0.73) == 4460
 
 
 def test_the_dashboard_gives_sessions_and_statistics(installation: Installation, worker_1: str) -> None:

@@ -1,9 +1,13 @@
 """A WhatsApp that does not answer, wants less or bans for a while: nothing is lost, used up, or called failed too early."""
 
 import itertools
+import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -117,3 +121,33 @@ async def test_a_suspended_account_is_online_again_by_itself_and_sends_what_wait
     await until(lambda: running.is_connected(SESSION), "it is connected, and nobody pressed Start")
     await until(lambda: has_status(running, message, "sent", "delivered"), "what waited is sent")
     assert any(fields.get("what") == "BAN_ENDED" for fields in await events(running, "session.pending"))
+
+
+async def test_no_secret_is_in_a_command_line_a_log_a_metric_or_an_event_after_all_that(running: Product) -> None:
+    env = running.parts["orchestrator"].env
+    kept: dict[str, str] = json.loads((running.home / "data" / "secrets.json").read_text())
+    urls = [value for name, value in env.items() if name.startswith("PROXY_URL_")]
+    secrets = [running.key, env["WEBHOOK_SECRET"], env["DASHBOARD_PASSWORD"], kept["auth_key"]]
+    secrets += [str(urlsplit(url).password) for url in urls]
+    assert all(len(each) > 5 for each in secrets)
+    lines = _command_lines()
+    assert str(running.home / "redis.sock") in "".join(lines.values()), "the list has the processes of this product"
+    assert lines.keys() & set(running.worker_pids().values()), "and its workers"
+    said = {
+        "processes": "\n".join(lines.values()),
+        "metrics": (await running.api.get("/metrics")).text,
+        "events": json.dumps(await running.redis.xrange("events")),
+        **{name: part.log.read_text() for name, part in running.parts.items() if name not in ("redis", "simulator")},
+    }
+    assert {where for where, text in said.items() for each in secrets if each in text} == set()
+    assert len(said["orchestrator"]) > 1000
+    assert "wa_messages_total" in said["metrics"]
+
+
+def _command_lines() -> dict[int, str]:
+    """What the process list of this machine shows, by process."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found[int(place.parent.name)] = place.read_bytes().decode(errors="replace")
+    return found

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.product import Product, product
 from tests.waiting import LOOK_AGAIN_S, until
 from wa_orchestrator.store import records
+from wa_orchestrator.store.engine.cancellation import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Session
 
@@ -34,6 +35,7 @@ async def note_slots(running: Product, most: dict[str, int]) -> None:
     while True:
         for proxy in await records.proxies(Scripts(running.redis)):
             most[proxy.id] = max(most.get(proxy.id, 0), len(proxy.sessions))
+        end_if_cancelled()
         await asyncio.sleep(LOOK_AGAIN_S)
 
 

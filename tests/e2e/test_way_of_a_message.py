@@ -317,6 +317,24 @@ async def test_a_reply_becomes_a_webhook_that_the_standard_library_verifies(runn
         Verifier(secret).verify(body.replace("Tomorrow", "Yesterday"), headers)
 
 
+async def test_a_username_is_written_to_until_its_owner_asks_to_stop(running: Product, person: str) -> None:
+    hidden = {"username": f"name.{person}", "usernameKey": "0042", "hidesNumber": True}
+    (await running.control.post(f"/phones/{person}/account", json=hidden)).raise_for_status()
+    body = {"to": f"@name.{person}", "message": "hello?", "sessionId": "north"}
+    refused = await running.door.post("/api/v1/send", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "USERNAME_KEY_NEEDED")
+    told = await reaches(running, await send(running, f"@name.{person}:0042", "hello, whoever you are"), *HAD)
+    assert (await arrives(running, told["whatsappId"], person))["text"] == "hello, whoever you are"
+    assert told["to"].startswith("lid:")
+    await say(running, person, "STOP")
+
+    async def is_refused() -> bool:
+        answer = await running.door.post("/api/v1/send", json={**body, "to": f"@name.{person}:0042"})
+        return bool(answer.status_code == 422 and answer.json()["error"]["code"] == "OPTED_OUT")
+
+    await until(is_refused, "the opt-out holds for the username, too", WITHIN_S)
+
+
 @pytest.mark.parametrize("word", ["STOP", "הסר"])
 async def test_a_stop_word_ends_everything_to_that_person(running: Product, person: str, word: str) -> None:
     await reaches(running, await send(running, person, "Our news."), *HAD)
