@@ -129,6 +129,13 @@ def test_a_password_within_an_address_never_survives(before: str, user: str, pas
     assert secret not in logs.redact_text(f"{before} socks5h://{user}:{secret}@proxy.example.com:1080")
 
 
+@given(st.text(st.sampled_from("abeghinorstw_.0123456789"), max_size=60) | st.sampled_from(sorted(CANARIES.values())))
+def test_a_text_that_is_taken_for_plain_has_nothing_that_the_patterns_would_replace(text: str) -> None:
+    if logs._PLAIN.fullmatch(text):
+        assert not any(pattern.search(text) for pattern, _ in logs._PATTERNS)
+        assert not logs._JID.search(text)
+
+
 def test_a_terminal_gets_short_lines(terminal: io.StringIO) -> None:
     structlog.get_logger("ours").info("session.connected", session="support", phone="972501234567", waited_ms=12)
     (line,) = terminal.getvalue().splitlines()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
-PATIENCE_S = 100.0
+PATIENCE_S = 300.0
 """A deadline is for what never happens. What is merely slow, on a machine that has other things to do, must not meet it."""
 LOOK_AGAIN_S = 0.02
 

@@ -13,8 +13,8 @@ from tests.orchestrator.fakes import API_KEY, FakeRunner
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.logs import configure
 from wa_orchestrator.orchestrator import service
-from wa_orchestrator.orchestrator.backups import backup_files, restore_staging
-from wa_orchestrator.orchestrator.backups.restore_staging import Plan
+from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.settings import Settings
@@ -45,7 +45,7 @@ async def work(redis_url: str, home: Path, backup_id: str, fuse: Fuse) -> None:
     # A coroutine that runs already is not traced: what it calls from here on is.
     if not backup_id:
         await runs.request(context.scripts, "test")
-    elif not any(restore_staging.decided(context.settings)):
+    elif not any(prepared_restore.decided(context.settings)):
         await _decide(context, backup_id)
     await backups.step()
     sys.settrace(None)
@@ -56,11 +56,11 @@ async def work(redis_url: str, home: Path, backup_id: str, fuse: Fuse) -> None:
 async def _decide(context: Context, backup_id: str) -> None:
     """Check a backup and decide its restore, as the route does."""
     settings = context.settings
-    staged = await asyncio.to_thread(restore_staging.stage, settings, backup_files.find(settings, backup_id), None)
-    changes = restore_staging.compare(staged, await records.sessions(context.scripts), None)
+    staged = await asyncio.to_thread(prepared_restore.stage, settings, backup_files.find(settings, backup_id), None)
+    changes = prepared_restore.compare(staged, await records.sessions(context.scripts), None)
     now = await context.scripts.now_ms()
-    plan = Plan(restore_staging.plan_id(staged), backup_id, True, changes.returns, "test", now, staged.manifest.cursor)
-    await asyncio.to_thread(restore_staging.commit, staged, plan)
+    plan = Plan(prepared_restore.plan_id(staged), backup_id, True, changes.returns, "test", now, staged.manifest.cursor)
+    await asyncio.to_thread(prepared_restore.commit, staged, plan)
 
 
 def run(redis_url: str, home: Path, backup_id: str, dies_at: int, executed: Connection) -> None:

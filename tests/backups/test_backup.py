@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from tests.backups import archives
 from wa_orchestrator.context import Context, make_context
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.backups import archive_reader, backup_files, session_copies
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
@@ -74,6 +74,21 @@ async def test_a_backup_has_every_session_and_is_listed_with_what_it_needs(
         assert CANARY not in archive.read("manifest.json").decode()
     assert CANARY not in path.with_name(f"{path.name}.json").read_text()
     assert "backup.done" in await alerts(redis)
+
+
+async def test_a_backup_names_the_sessions_that_were_brought_in_and_have_not_started(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "moved", "from-trash", "never-linked")
+    for name in ("moved", "from-trash", "never-linked"):
+        (credential_files.directory(settings, name) / "auth.db").unlink()
+    (credential_files.directory(settings, "moved") / "creds.json").write_text("{}")
+    await redis.hset("session:from-trash", "restore", "from-trash-1")
+    (made,) = (await make(api, service))["backups"]
+    assert (made["sessions"], made["leftOut"]) == (["north"], ["from-trash", "moved"])
+    (credential_files.directory(settings, "moved") / "creds.json").unlink()
+    await redis.hset("session:from-trash", "restore", "")
+    assert (await make(api, service))["backups"][0]["leftOut"] == []
 
 
 async def test_two_backups_of_a_day_have_two_names_and_the_newest_are_kept(
@@ -243,7 +258,7 @@ async def hand_over(monkeypatch: pytest.MonkeyPatch, settings: Settings, write: 
 async def test_what_a_killed_server_left_is_removed_and_its_session_runs_again(
     api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context
 ) -> None:
-    from wa_orchestrator.domain.session import Event
+    from wa_orchestrator.domain.sessions.session import Event
     from wa_orchestrator.orchestrator.sessions import transitions
 
     await provision(api, settings, "north")

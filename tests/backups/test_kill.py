@@ -19,9 +19,10 @@ import pytest
 from tests.archive.history import ended_message
 from tests.backups import archives, crash
 from tests.backups.test_restore import queue_message, state
+from tests.chaos import Record
 from tests.redis_server import DURABLE, redis_server
 from wa_orchestrator.context import Context, make_context
-from wa_orchestrator.orchestrator.backups import archive_reader, backup_files, journal_file, restore_staging
+from wa_orchestrator.orchestrator.backups import archive_reader, backup_files, journal_file, prepared_restore
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
@@ -101,7 +102,10 @@ async def installed(tmp_path: Path) -> AsyncIterator[Installation]:
         await redis.aclose()
 
 
-async def test_kill_9_at_any_point_of_a_backup_leaves_only_whole_ones(installed: Installation, tmp_path: Path) -> None:
+async def test_kill_9_at_any_point_of_a_backup_leaves_only_whole_ones(
+    installed: Installation, tmp_path: Path, record_property: Record
+) -> None:
+    record_property("kills", KILLS)
     dice, points = random.Random(SEED), Counter[str]()
     await installed.fill()
     exit_code, lines = await installed.process(0)
@@ -122,8 +126,9 @@ async def test_kill_9_at_any_point_of_a_backup_leaves_only_whole_ones(installed:
 
 
 async def test_kill_9_at_any_point_of_a_restore_leaves_the_old_state_or_the_next_server_finishes_it(
-    installed: Installation, tmp_path: Path
+    installed: Installation, tmp_path: Path, record_property: Record
 ) -> None:
+    record_property("kills", KILLS)
     dice, points = random.Random(SEED), Counter[str]()
     context, redis = installed.context, installed.context.redis
     await installed.fill()
@@ -146,7 +151,7 @@ async def test_kill_9_at_any_point_of_a_restore_leaves_the_old_state_or_the_next
         await lose_everything()
         exit_code, _ = await installed.process(dice.randint(1, lines), backup_id)
         assert exit_code in (KILLED, 0)
-        decided = bool(list(restore_staging.decided(installed.settings)))
+        decided = bool(list(prepared_restore.decided(installed.settings)))
         if not decided and await state_dump.is_empty(context.scripts):  # nothing was decided, so nothing was touched
             assert installed.credentials() == []
             points["before the decision"] += 1
@@ -156,6 +161,6 @@ async def test_kill_9_at_any_point_of_a_restore_leaves_the_old_state_or_the_next
             assert (await installed.process(0, backup_id))[0] == 0
         assert await state(context) == expected, (kill, SEED)
         assert installed.credentials() == sorted(SESSIONS)
-        assert list(restore_staging.decided(installed.settings)) == []
+        assert list(prepared_restore.decided(installed.settings)) == []
         assert len(await context.archive.messages([ended_message(1 << 40).id])) == 1
     print("killed:", dict(points), "of", lines, "lines")

@@ -17,8 +17,12 @@ from tests.backups import archives
 from tests.backups.test_backup import make, provision
 from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.context import Context, make_context
-from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.orchestrator.backups import journal_file, restore_staging
+from wa_orchestrator.domain.campaigns.campaign import CampaignState, message_bytes
+from wa_orchestrator.domain.campaigns.recipients import Recipient
+from wa_orchestrator.domain.conversation import ConversationState
+from wa_orchestrator.domain.ids import Phone
+from wa_orchestrator.domain.sessions.session import Reason, State
+from wa_orchestrator.orchestrator.backups import journal_file, prepared_restore
 from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
@@ -27,6 +31,9 @@ from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import state_dump
+from wa_orchestrator.store.campaigns import campaign_records, campaign_rows
+from wa_orchestrator.store.conversations import conversation_index
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.records import Entry
 
@@ -220,6 +227,9 @@ async def test_what_left_or_may_have_left_after_the_backup_is_not_sent_again(
     await journal.step()
     for name in ("m_sent", "m_written", "m_lost", "m_returned", "m_cancelled", "m_unknown", "m_waiting"):
         await queue_message(redis, name)
+    said = contacts.Incoming("north", "972501000001", "3EB0AA", "text", "972521110077")
+    await contacts.receive(context.scripts, said, keep_ms=3_600_000)
+    assert (await conversation_index.counts(context.scripts))[ConversationState.WAITING] == 1
     (made,) = (await make(api, service))["backups"]
     for name in ("m_sent", "m_written", "m_lost", "m_returned"):
         await ahead.note_write(name, await context.scripts.now_ms())
@@ -245,6 +255,9 @@ async def test_what_left_or_may_have_left_after_the_backup_is_not_sent_again(
         f"{name}#restored" for name in ("m_sent", "m_written", "m_lost", "m_unknown")
     }
     assert await redis.hexists("optouts", "972521110077")
+    waiting, opened = ConversationState.WAITING, ConversationState.OPEN
+    counts = await conversation_index.counts(context.scripts)
+    assert (counts[waiting], counts[opened]) == (0, 1)
     assert await redis.hgetall("holds") == {}
     (ended, *_) = (await api.get("/api/v1/backups")).json()["latest"]
     assert ended["messages"] == {"sent": 1, "cancelled": 1, "unknown": 3, "waiting": 2}
@@ -291,6 +304,40 @@ async def test_without_the_journal_nothing_is_sent_until_a_person_has_looked(
     assert json.loads((await redis.hget("holds", "all")) or "{}")["why"] == "RESTORED_WITHOUT_JOURNAL"
     (ended, *_) = (await api.get("/api/v1/backups")).json()["latest"]
     assert ended["messages"] == {"held": 1}
+
+
+@pytest.mark.parametrize("has_journal", [True, False], ids=["journal", "no journal"])
+async def test_nobody_gets_a_campaign_again_who_got_it_after_the_backup(
+    api: httpx.AsyncClient,
+    settings: Settings,
+    service: BackupService,
+    context: Context,
+    redis: Redis,
+    has_journal: bool,
+) -> None:
+    await provision(api, settings, "north")
+    await SentJournal(context).step()
+    people = [Recipient(row, Phone(f"97252100000{row}"), {}) for row in (1, 2, 3)]
+    await campaign_records.stage(context.scripts, "c_1", people)
+    await campaign_records.create(context.scripts, "c_1", 3, {"name": "one", "text": "Hello. STOP"})
+    draft = await campaign_records.find(context.scripts, "c_1")
+    assert draft is not None
+    await campaign_records.change(context.scripts, draft, CampaignState.SENDING)
+    (made,) = (await make(api, service))["backups"]
+    written = f"m_{message_bytes('c_1', 2, 1).hex()}"  # after the backup it was paused once
+    await JournalFile(settings).note_write(written, await context.scripts.now_ms())
+    if not has_journal:
+        (settings.backups_dir / journal_file.FILE).unlink()
+    await redis.flushall()
+    await restore(api, service, made["id"])
+    restored = await campaign_records.find(context.scripts, "c_1")
+    assert restored is not None
+    if has_journal:
+        assert restored.state == "sending"
+        assert await campaign_rows.waiting(context.scripts, "c_1", most=9) == [1, 3]
+        assert (await campaign_rows.tally(context.scripts, "c_1")).by_status == {"unknown": 1}
+    else:
+        assert (restored.state, restored.why) == ("paused", "RESTORED")
 
 
 async def test_history_that_had_left_redis_is_in_the_backup_and_returns(
@@ -355,6 +402,20 @@ async def test_a_journal_is_shortened_to_what_the_oldest_backup_does_not_know(
     assert set(known.notes) == {"m_new"}
 
 
+@pytest.mark.parametrize("torn", ['{"w": "m_1", "t": 17', "\0" * 613], ids=["a part of it", "zeros"])
+async def test_what_is_noted_after_a_power_cut_or_a_full_disk_is_read_although_the_line_before_is_torn(
+    settings: Settings, torn: str
+) -> None:
+    journal = JournalFile(settings)
+    await journal.note_write("m_0", 1)
+    with journal.path.open("a") as file:
+        file.write(torn)
+    await journal.note_write("m_2", 2)
+    await journal.note_write("m_3", 3)
+    assert set(journal_file.read(journal.path, "0").notes) == {"m_0", "m_2", "m_3"}
+    assert len(journal.path.read_text().splitlines()) == 4
+
+
 async def test_what_is_noted_while_the_journal_is_shortened_is_not_lost(settings: Settings) -> None:
     ahead, other = JournalFile(settings), JournalFile(settings)
 
@@ -385,7 +446,7 @@ async def test_a_restore_that_was_cut_off_anywhere_is_finished_by_the_next_leade
         await BackupService(context, control.pool, SentJournal(context)).step()
         assert await state(context) == before
         assert sorted(each.parent.name for each in settings.sessions_dir.glob("*/auth.db")) == ["north", "south"]
-        assert list(restore_staging.decided(settings)) == []
+        assert list(prepared_restore.decided(settings)) == []
 
 
 async def cut_off(service: BackupService, steps: int) -> None:

@@ -46,7 +46,7 @@ class Installation:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.prefix = f"wat{uuid.uuid4().hex[:6]}"
-        self.port, self.control_port = free_port(), free_port()
+        self.port, self.control_port, self.https_port, self.http_port = (free_port() for _ in range(4))
         workers, tls = ip_network(free_subnet()), ip_network(free_subnet())
         lower, upper = workers.subnets()
         self._variables = {
@@ -56,10 +56,13 @@ class Installation:
             "ORCH_PORT": str(self.port),
             "GATEWAY_PORT": str(free_port()),
             "SIMULATOR_PORT": str(self.control_port),
+            "HTTPS_PORT": str(self.https_port),
+            "HTTP_PORT": str(self.http_port),
             "WORKERS_SUBNET": str(workers),
             "WORKERS_RANGE": str(upper),
             "WORKERS_ADDRESS": str(lower[3]),
             "TLS_SUBNET": str(tls),
+            "TLS_RANGE": str(list(tls.subnets())[1]),
             "TLS_ADDRESS": str(tls[2]),
             **({"CA_FILE": str(_AUTHORITIES)} if _AUTHORITIES.exists() else {}),
         }
@@ -74,8 +77,22 @@ class Installation:
     def compose(self, *arguments: str, within_s: float = _COMMAND_S) -> str:
         return self.run("docker", "compose", *arguments, within_s=within_s, COMPOSE_PROFILES="simulate")
 
+    def add_https(self) -> None:
+        """Start the reverse proxy beside what runs, as `docker compose --profile tls up -d` does."""
+        self.run("docker", "compose", "up", "-d", "tls", within_s=_BUILD_S, COMPOSE_PROFILES="simulate,tls")
+
+    def remove_https(self) -> None:
+        """Take the reverse proxy away again: what has no active profile is not taken down with the others."""
+        self.run("docker", "compose", "rm", "--stop", "--force", "tls", COMPOSE_PROFILES="simulate,tls")
+
     def build(self) -> None:
         self.run("docker", "compose", "build", within_s=_BUILD_S)
+
+    def reached_by_worker(self, session: str, port: int) -> bool:
+        """Whether code in a worker's container gets an answer from this port of the orchestrator."""
+        url = f"http://{self._variables['WORKERS_ADDRESS']}:{port}/health"
+        code = f"fetch('{url}').then(() => console.log('answered'), () => console.log('nothing'))"
+        return "answered" in self.run("docker", "exec", f"wa_session_{session}", "node", "-e", code)
 
     def containers(self) -> list[dict[str, Any]]:
         """Everything of it that the engine has: the parts, workers and relays, as `docker inspect` shows them."""
@@ -108,7 +125,8 @@ class Installation:
         if ids:
             _run(("docker", "rm", "-f", "-v", *ids), _environment())
         _run(("docker", "compose", "down", "--volumes", "--timeout", "1"), variables, self.home)
-        _run(("docker", "image", "rm", "-f", self._variables["WA_IMAGE"]), _environment())
+        images = (self._variables["WA_IMAGE"], f"{self.prefix}-orchestrator-tls:latest")
+        _run(("docker", "image", "rm", "-f", *images), _environment())
         shutil.rmtree(self.home, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """The owner's four commands, from a fresh clone: three simulated phones in worker containers, hardened, still linked."""
 
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,14 @@ async def test_four_commands_make_an_installation_that_links_sends_and_comes_bac
         network = made.networks()["workers"]
         assert network["Internal"]
         assert network["Options"]["com.docker.network.bridge.inhibit_ipv4"] == "true"
+        assert made.reached_by_worker("support", 3003)
+        assert not made.reached_by_worker("support", 3001), "the dashboard's port"
         only_there = [list(each["NetworkSettings"]["Networks"]) for each in containers if each["Id"] in workers]
         assert only_there == [[f"{made.prefix}_workers"]] * 3
+
+        made.add_https()
+        await https_answers(made, secrets["dashboard_password"])
+        made.remove_https()
 
         # A new orchestrator adopts the workers that run.
         made.compose("restart", "orchestrator")
@@ -124,6 +131,33 @@ async def test_four_commands_make_an_installation_that_links_sends_and_comes_bac
         assert (made.containers(), made.networks()) == ([], {})
         made.compose("up", "-d", "--scale", "fleet=0")
         await until(api.are_connected, made.story, WITHIN_S)
+
+
+async def https_answers(made: Installation, password: str) -> None:
+    """The profile tls: a certificate of its own authority, http leads to https, and the server knows that it is https."""
+    root = made.home / "data/tls/caddy/pki/authorities/local/root.crt"
+    await until(root.exists, made.story, WITHIN_S)
+    url = f"https://localhost:{made.https_port}"
+    trusted = ssl.create_default_context(cafile=str(root))
+    async with httpx.AsyncClient(verify=trusted, base_url=url, timeout=30) as client:
+
+        async def answered() -> httpx.Response | None:
+            try:
+                answer = await client.get("/health")
+            except httpx.TransportError:
+                return None  # it starts
+            return answer if answer.is_success else None
+
+        health = await until(answered, made.story, WITHIN_S)
+        assert health.json()["status"] == "ok"
+        assert "strict-transport-security" in health.headers
+        login = await client.post("/login", data={"password": password}, headers={"Origin": url})
+        assert login.status_code == 303, login.text
+        cookie = login.headers["set-cookie"]
+        assert cookie.startswith("__Host-"), "a cookie for https only"
+        assert "Secure" in cookie
+        plain = await client.get(f"http://localhost:{made.http_port}/scan")
+        assert (plain.is_redirect, plain.headers["location"]) == (True, "https://localhost/scan")
 
 
 def secrets_of_server(made: Installation) -> dict[str, str]:

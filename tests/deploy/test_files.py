@@ -3,12 +3,15 @@
 import os
 import re
 import stat
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from tests.deploy.wheels import ROOT
 from wa_orchestrator.errors import BadSettings, Refused
+from wa_orchestrator.runner.container_spec import AUTH_DIR, AUTH_DIR_IN_MEMORY, SUBNET
 from wa_orchestrator.server import part_files, secrets
 from wa_orchestrator.settings import Settings, build, example, read
 from wa_orchestrator.settings.compose_variables import COMPOSE
@@ -57,6 +60,63 @@ def test_every_variable_of_the_compose_file_is_described() -> None:
     settings = {name.upper() for name in Settings.model_fields}
     assert used - settings - set(COMPOSE) == set()
     assert set(COMPOSE) - used - {"COMPOSE_PROFILES", "COMPOSE_PROJECT_NAME"} == set()
+
+
+def test_the_compose_file_has_the_names_and_addresses_of_the_documents() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+    parts, workers = compose["services"], compose["networks"]["workers"]
+    prefix = "${WA_PREFIX:-wa}"
+    assert [parts[name]["container_name"] for name in ("redis", "orchestrator")] == [
+        f"{prefix}_redis",
+        f"{prefix}_orchestrator",
+    ]
+    assert {"gateway", "dispatcher"} <= set(parts), "services of their own"
+    assert [name for name in parts if "worker" in name] == [], "workers are started by the server"
+
+    assert workers["name"] == f"{prefix}_workers"
+    assert workers["ipam"]["config"][0]["subnet"] == f"${{WORKERS_SUBNET:-{SUBNET}}}"
+    orchestrator = parts["orchestrator"]
+    assert orchestrator["networks"]["workers"] == {"ipv4_address": "${WORKERS_ADDRESS:-172.28.0.3}"}
+    assert orchestrator["environment"]["WORKER_URL"] == "http://${WORKERS_ADDRESS:-172.28.0.3}:3003"
+    assert [port.partition(":")[2] for port in orchestrator["ports"]] == ["-127.0.0.1}:${ORCH_PORT:-3001}:3001"]
+    assert {"./backups", "./data/sessions"} <= {each.partition(":")[0] for each in orchestrator["volumes"]}
+
+    assert ("ports" in parts["redis"], parts["redis"]["networks"]) == (False, ["inner"]), "not published"
+    assert parts["redis"]["healthcheck"]["test"][-1] == "6379"
+    assert [name for name in parts if "docker.sock" in str(parts[name].get("volumes"))] == ["runner"]
+    assert parts["orchestrator"]["image"] == f"${{WA_IMAGE:-{Settings().docker_image}}}", (
+        "workers are of the same image"
+    )
+
+
+@pytest.mark.parametrize("network", ["workers", "tls"])
+def test_a_fixed_address_is_outside_of_what_the_engine_gives_to_others(network: str) -> None:
+    """The orchestrator once got the address of the proxy, which starts after it and then could not."""
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+    given = compose["networks"][network]["ipam"]["config"][0]
+    subnet, part = (IPv4Network(_default(given[name])) for name in ("subnet", "ip_range"))
+    parts = [part.get("networks") or {} for part in compose["services"].values()]
+    there = [named[network] or {} for named in parts if isinstance(named, dict) and network in named]
+    fixed = [each["ipv4_address"] for each in there if "ipv4_address" in each]
+    assert len(fixed) == 1
+    assert IPv4Address(_default(fixed[0])) in subnet
+    assert IPv4Address(_default(fixed[0])) not in part
+    assert part.subnet_of(subnet)
+
+
+def _default(variable: str) -> str:
+    return variable.partition(":-")[2].removesuffix("}")
+
+
+def test_every_image_that_is_built_here_can_have_its_base_by_digest() -> None:
+    parts = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]
+    built = {name: part["build"] for name, part in parts.items() if "build" in part}
+    default = next(line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("ARG BASE="))
+    assert {name: build["args"]["BASE"] for name, build in built.items()} == dict.fromkeys(
+        built, f"${{WA_BASE:-{default.removeprefix('ARG BASE=')}}}"
+    )
+    bases = [line.split()[1] for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("FROM ")]
+    assert set(bases) <= {"${BASE}", "python", "packages"}, "nothing else comes from a registry"
 
 
 def test_preparing_twice_changes_nothing(places: part_files.Places, env_file: Path) -> None:
@@ -116,3 +176,9 @@ def test_simulated_and_real_sessions_are_never_mixed(tmp_path: Path) -> None:
         with pytest.raises(Refused) as refused:
             join_world(Settings(data_dir=data_dir))
         assert refused.value.code == code
+
+
+def test_a_worker_can_make_a_directory_of_its_own_where_the_image_has_its_session() -> None:
+    """Engines mount memory there as root's, with the mode that the image has at this place."""
+    assert f"install -d -m 1777 {AUTH_DIR} " in (ROOT / "Dockerfile").read_text()
+    assert AUTH_DIR_IN_MEMORY.startswith(f"{AUTH_DIR}/")

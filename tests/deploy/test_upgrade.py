@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -55,18 +55,33 @@ def connected(installed: Environment, home: Path) -> list[str]:
     return [each["sessionId"] for each in listed if each["status"] == "connected"]
 
 
-def test_an_upgrade_and_a_rollback_keep_every_session_linked(tmp_path: Path) -> None:
+def workers(home: Path) -> dict[str, int]:
+    """The pids of this installation's workers, by session."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            lines = (place / "environ").read_bytes().decode(errors="replace").split("\0")
+            env = dict(line.split("=", 1) for line in lines if "=" in line)
+            if env.get("AUTH_DIR", "").startswith(str(home)):
+                found[env["SESSION_ID"]] = int(place.name)
+    return found
+
+
+def test_an_upgrade_and_a_rollback_keep_every_worker_and_its_session_linked(tmp_path: Path) -> None:
     older, newer = previous_wheel(tmp_path), built_wheel(tmp_path / "dist")
     installed = Environment(tmp_path / "venv", older)
     home = tmp_path / "home"
     try:
         with up(installed, home, "--fleet", "2") as server:
             server.said("2 of 2 simulated phones are linked", within_s=240)
+        began = workers(home)
+        assert len(began) == 2
         for wheel in (newer, older):
             installed.replace(wheel)
             with up(installed, home) as server:
                 server.said("is ready")
                 until_blocking(lambda: len(connected(installed, home)) == 2, server.tail, 240)
+            assert workers(home) == began, "the workers run on while the server is another version"
     finally:
         last = Program(
             (str(installed.program), "up", "--simulate", "--port", "0", "--gateway-port", "0"),

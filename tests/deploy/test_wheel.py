@@ -9,6 +9,7 @@ import pytest
 
 from tests.deploy.wheels import ROOT, Environment, built_wheel, empty_environment
 from tests.processes import Program
+from wa_orchestrator.store.engine.scripts import FILES
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_worker_every_script_and_all_licences(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    scripts = {f"wa_orchestrator/store/lua/{path.name}" for path in ROOT.glob("src/wa_orchestrator/store/lua/*.lua")}
+    scripts = {str(path.relative_to(ROOT / "src")) for path in FILES.values()}
     worker = {f"wa_orchestrator/worker/{name}" for name in ("loader.cjs", "worker.cjs", "THIRD-PARTY.txt")}
     licences = {name.rpartition("licenses/")[2] for name in names if "/licenses/" in name}
     assert (scripts | worker) - names == set()

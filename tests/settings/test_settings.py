@@ -93,9 +93,12 @@ def test_a_secret_that_nobody_filled_in_stops_the_start_and_says_what_to_do(name
         ("TIMEZONE", "Mars/Olympus", "unknown time zone"),
         ("TIMEZONE", "", "unknown time zone"),
         ("LANGUAGE", "fr", "'en' or 'he'"),
-        ("RUNNER", "podman", "'process', 'docker' or 'remote'"),
-        ("RUNNER", "Swarm", "this version does not have the swarm runner"),
+        ("RUNNER", "podman", "'process', 'docker', 'remote', 'swarm' or 'kubernetes'"),
+        ("CLUSTER_NAME", "My Cluster", "lower-case letters"),
         ("REDIS_URL", "http://localhost", "redis://"),
+        ("ARCHIVE_URL", "mysql://db.example.com/wa", "postgresql://"),
+        ("ARCHIVE_URL", "postgresql://wa@db.example.com", "names no database"),
+        ("ARCHIVE_URL", "postgresql://wa:canary%pass@db.example.com/wa", "%25"),
         ("LEASE_MS", "75000", "longer than ACK_TIMEOUT_MS"),
         ("COLD_HOURS", "9-21", "HH:MM-HH:MM"),
         ("HOT_PAUSE_MAX_MS", "1000", "shortest pause"),
@@ -123,6 +126,18 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_an_incomplete_telegram_configuration_names_the_missing_setting() -> None:
     (line,) = problems(TELEGRAM_CHAT_ID="-100")
     assert line.startswith("TELEGRAM_BOT_TOKEN: is missing")
+
+
+@pytest.mark.parametrize("chat", ["<chat-id>", "your-chat-id", "@", "12 34"])
+def test_a_chat_that_nobody_filled_in_is_refused(chat: str) -> None:
+    (line,) = problems(TELEGRAM_BOT_TOKEN=f"123456789:{'A' * 30}", TELEGRAM_CHAT_ID=chat)
+    assert line.startswith("TELEGRAM_CHAT_ID: must be the id of a chat")
+
+
+@pytest.mark.parametrize("chat", ["123456789", "-1001234567890", "@our_alerts"])
+def test_a_chat_is_an_id_or_the_name_of_a_channel(chat: str) -> None:
+    loaded = load({"TELEGRAM_BOT_TOKEN": f"123456789:{'A' * 30}", "TELEGRAM_CHAT_ID": chat})
+    assert loaded.telegram_chat_id == chat
 
 
 def test_proxies_are_in_the_order_of_their_numbers_with_gaps() -> None:
@@ -176,6 +191,7 @@ def test_secrets_do_not_show_when_settings_are_printed() -> None:
             "API_KEY": GOOD_SECRET,
             "PROXY_URL_1": "socks5h://u:canarypass@proxy.example.com:1",
             "REDIS_URL": "redis://:canarypass@h",
+            "ARCHIVE_URL": "postgresql://wa:canarypass@h/wa",
         }
     )
     assert "canarypass" not in repr(settings)

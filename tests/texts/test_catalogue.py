@@ -1,17 +1,20 @@
 """Every code that a person can meet has its text in every language, and a language is one file."""
 
+import ast
 import re
 from enum import StrEnum
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
-from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.message_failures import Failure, Remedy
+import wa_orchestrator
+from wa_orchestrator.domain.messages.failures import Failure, Remedy
+from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
-from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level, ProxyReason
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
@@ -107,7 +110,25 @@ def test_what_a_new_language_lacks_is_english(klingon: str) -> None:
     assert text(klingon, "session_reason.LOGGED_OUT") == text("en", "session_reason.LOGGED_OUT")
 
 
+#: Slot, retry, select, permissions, "address already in use", "must be a string"; not the words that were there before.
+OLD_WORDS = re.compile(
+    r"\b(seats?|seatless|pick(ed)?|its turn|tell again|may do|nobody to ask|look at it|end yourself)\b"
+    r"|cannot be had|(?<!there )\bis no (text|number|object|JSON)\b|\bSay --|trouble of its own",
+    re.IGNORECASE,
+)
+
+
 def test_the_english_texts_use_the_words_that_operators_search_for() -> None:
-    """Slot, retry, select, permissions; not the words that were there before."""
-    old = re.compile(r"\b(seats?|seatless|pick(ed)?|its turn|tell again|may do)\b", re.IGNORECASE)
-    assert {name: said for name, said in texts("en").items() if old.search(said)} == {}
+    assert {name: said for name, said in texts("en").items() if OLD_WORDS.search(said)} == {}
+
+
+def test_errors_of_the_api_and_the_command_line_use_the_words_that_operators_search_for() -> None:
+    found = {}
+    for path in sorted(Path(wa_orchestrator.__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        described = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        said = [each for each in ast.walk(tree) if isinstance(each, ast.Constant) and id(each) not in described]
+        for each in said:
+            if isinstance(each.value, str) and OLD_WORDS.search(each.value):
+                found[f"{path.name}:{each.lineno}"] = each.value
+    assert found == {}

@@ -16,7 +16,7 @@ from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard import live
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.errors import Broken, Refused, Unavailable
-from wa_orchestrator.orchestrator.api import sessions
+from wa_orchestrator.orchestrator.api.sessions import changes
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, leases
@@ -155,7 +155,7 @@ async def test_no_blocking_redis_call_is_longer_than_the_socket_timeout(context:
     waits_s = {
         "tail": event_tail._BLOCK_MS / 1000,
         "pages": live._READ_BLOCK_MS / 1000,
-        "worker": sessions._CODE_WITHIN_S,
+        "worker": changes._CODE_WITHIN_S,
     }
     assert {name: wait_s for name, wait_s in waits_s.items() if wait_s >= limit_s} == {}
 

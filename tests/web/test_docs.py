@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from tests.dashboard.browsing import chromium
+from tests.dashboard.browsing import chromium, visit
 from tests.processes import PRODUCT, Program, bare_environment, free_port
 from tests.waiting import PATIENCE_S
 
@@ -71,7 +71,7 @@ def test_no_script_or_style_within_the_page_is_allowed(services: tuple[str, str]
 def test_a_browser_shows_the_operations_and_asks_nobody_else(
     services: tuple[str, str], port: int, chromium: Browser
 ) -> None:
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context = visit(chromium, services[port])
     page = context.new_page()
     asked: list[str] = []
     said: list[str] = []

@@ -13,13 +13,14 @@ import httpx
 import pytest
 from pydantic import SecretStr, TypeAdapter
 
+from scripts import api_reference
 from tests.orchestrator.fakes import FakeRunner
 from tests.web.clients import generate_client
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType, encode
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator import service
-from wa_orchestrator.orchestrator.api import event_reference, event_views
+from wa_orchestrator.orchestrator.api.events import reference, views
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.line_client import LineClient
@@ -33,7 +34,10 @@ REDOCLY = ROOT / "frontend" / "node_modules" / "@redocly" / "cli" / "bin" / "cli
 OPERATIONS = Path(__file__).with_name("operations.txt")
 SERVICES = ("gateway", "orchestrator", "up")
 #: Operations that answer text.
-TEXT = {"downloadBackup", "exportAudit", "exportContact", "getMetrics", "streamEvents"}
+TEXT = {
+    "downloadBackup", "exportAudit", "exportAuditFile", "exportContact", "exportMessages", "exportOptOuts",
+    "exportSessions", "getMedia", "getMetrics", "streamEvents",
+}  # fmt: skip
 
 
 def _context(home: Path) -> Context:
@@ -136,6 +140,11 @@ def test_a_client_is_generated_without_a_warning_and_with_every_operation(docume
     assert len(made) == len(list(_operations(document)))
 
 
+def test_the_pages_of_the_api_are_up_to_date() -> None:
+    for path, text in api_reference.render(api_reference.document()).items():
+        assert path.read_text("utf-8") == text, "run: python -m scripts.api_reference"
+
+
 # -- webhooks ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +166,7 @@ def test_every_event_is_delivered_as_its_model_says(kind: EventType) -> None:
     about = {"to": "972501234567", "kind": "text"} if is_ours else {}
     incoming = {"from": "972501234567", "push_name": "Dana", "text": "Hi", "at": "1750000000000"}
     message = incoming if kind is EventType.MESSAGE_RECEIVED else about
-    event = event_views._view(Entry("1-0", stored), Details(message, "972501234567" if message else "", ""))
-    model = event_reference.event_model(kind)
+    event = views._view(Entry("1-0", stored), Details(message, "972501234567" if message else "", ""))
+    model = reference.event_model(kind)
     read = TypeAdapter(model).validate_python(event)
     assert read.model_dump(by_alias=True, exclude_unset=True) == event
