@@ -1,8 +1,10 @@
-"""All benchmarks, one after another: `make bench`. Each also runs alone, as `python -m bench.<name>`."""
+"""All benchmarks in turn, then the page of results: `make bench`. Each also runs alone, as `python -m bench.<name>`."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+from scripts import bench_report
 
 HERE = Path(__file__).parent
 
@@ -19,6 +21,7 @@ def main() -> int:
     failed = [
         name for name in names() if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode
     ]
+    bench_report.write()
     print("failed:", ", ".join(failed) or "none")
     return len(failed)
 

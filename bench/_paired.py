@@ -6,7 +6,6 @@ server's process and of Redis; rates and latencies say as much about the machine
 
 import asyncio
 import contextlib
-import json
 import os
 import platform
 import statistics
@@ -20,16 +19,16 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from bench import _results
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 
 ROOT = Path(__file__).parents[1]
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """Return the CPU time of a process and its threads. Not from its `stat`, which counts in steps of 10 ms."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text(encoding="ascii").split()[0]) for each in tasks) / 1e9
 
 
 def rounds(usual: int) -> int:
@@ -72,14 +71,20 @@ async def served(tree: Path, kind: str) -> AsyncIterator[Server]:
             process = await asyncio.create_subprocess_exec(
                 *command, env=environment, cwd=tree, stdout=asyncio.subprocess.PIPE
             )
+            rest: asyncio.Task[bytes] | None = None
             try:
                 assert process.stdout is not None
-                port = int(await process.stdout.readline())
+                while not (line := await process.stdout.readline()).strip().isdigit():
+                    assert line, "the server ended"  # lines of its log come first
+                port = int(line)
+                rest = asyncio.create_task(process.stdout.read())  # its log: a full pipe would never be closed
                 redis_pid = int((await redis.info("server"))["process_id"])
                 yield Server(port, process.pid, redis, redis_pid, home)
             finally:
                 process.kill()
                 await process.wait()
+                if rest:
+                    rest.cancel()
                 await redis.aclose()
 
 
@@ -147,15 +152,14 @@ def quartiles(figures: Sequence[float]) -> dict[str, float]:
     return {"median": round(median, 3), "q1": round(low, 3), "q3": round(high, 3)}
 
 
-def keep(name: str, result: Mapping[str, Any]) -> None:
+def keep(name: str, result: Mapping[str, Any], arguments: str = "") -> None:
     """Write a result to `bench/results`, with the machine and the command."""
     machine = {
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d"),
     }
-    command = f"{'BENCH_BEFORE=<checkout> ' if os.environ.get('BENCH_BEFORE') else ''}python -m bench.{name}"
-    text = json.dumps({"command": command, "machine": machine, **result}, indent=2)
-    (ROOT / "bench" / "results" / f"{name}.json").write_text(text + "\n", "utf-8")
-    sys.stdout.write(text + "\n")
+    command = (
+        f"{'BENCH_BEFORE=<checkout> ' if os.environ.get('BENCH_BEFORE') else ''}python -m bench.{name} {arguments}"
+    )
+    sys.stdout.write(_results.keep(name, {"command": command.strip(), "machine": machine, **result}) + "\n")

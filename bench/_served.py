@@ -15,6 +15,7 @@ from tests.orchestrator.fakes import FakeRunner
 
 from wa_orchestrator.context import Context, opened
 from wa_orchestrator.gateway.app import Gateway
+from wa_orchestrator.logs import configure
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.server.http import listen, serving
@@ -34,7 +35,6 @@ def settings(home: Path) -> Settings:
         dashboard_password=SecretStr(PASSWORD),
         data_dir=home,
         timezone="UTC",
-        log_level="error",
         rate_limit_per_minute=60_000_000,
         worker_rate_per_minute=60_000_000,
         public_rate_per_minute=60_000_000,
@@ -55,7 +55,8 @@ def _parts(context: Context, kind: str) -> tuple[Any, list[Any], dict[str, Any]]
 
 
 async def serve(kind: str) -> None:
-    """Serve until the process is killed."""
+    """Serve until the process is killed, with the log that the product writes."""
+    configure("info", sys.stdout)
     async with opened(settings(Path(os.environ["DATA_DIR"])), os.environ["REDIS_ADDRESS"]) as context:
         app, loops, options = _parts(context, kind)
         running = [asyncio.ensure_future(loop.run()) for loop in loops]

@@ -19,6 +19,7 @@ from tests.dashboard import serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from tests.dashboard.sample_fleet import fill_large
 
+from bench import _results
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.line_client import LineClient
@@ -27,7 +28,6 @@ from wa_orchestrator.store.engine.scripts import Scripts
 SESSIONS = 500
 EVENTS_PER_S = 50
 SECONDS = 20
-RESULT = Path(__file__).parent / "results" / "dashboard.json"
 LIMITS = {"scriptMsPerEvent": 16.0, "kBytesPerS": 100.0, "firstPaintMs": 500.0, "nodes": 3000.0, "kBytesGzip": 15.0}
 
 
@@ -113,8 +113,7 @@ def main() -> int:
     broken = [name for name, most in LIMITS.items() if result[name] > most]
     broken += ["scriptMsPerBatchLongest"] * (result["scriptMsPerBatchLongest"] > 100)
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({"limits": LIMITS, "result": result, "machine": machine}, indent=2) + "\n", "utf-8")
+    _results.keep("dashboard", {"limits": LIMITS, "result": result, "machine": machine})
     sys.stdout.write(json.dumps(result, indent=2) + f"\nbroken: {broken or 'none'}\n")
     return len(broken)
 

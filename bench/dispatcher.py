@@ -21,6 +21,7 @@ from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 
+from bench import _results
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
@@ -30,7 +31,6 @@ from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
 
-RESULT = Path(__file__).parent / "results" / "dispatcher.json"
 PER_SECOND = 300
 WARM_UP_S = 5.0
 MEASURED_S = 15.0
@@ -201,8 +201,7 @@ async def main() -> None:
         "cost_with_1000_over_100_sessions": round(many["cpu_ms_per_release"] / few["cpu_ms_per_release"], 2),
         "target": "p99 at most 100 ms late at 300 releases a second; the cost of a release does not grow",
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    _results.keep("dispatcher", result)
     print(json.dumps(result, indent=2))
 
 

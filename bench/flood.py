@@ -24,7 +24,8 @@ from typing import Any
 import httpx
 import uvloop
 
-RESULT = Path(__file__).parent / "results" / "flood.json"
+from bench import _results
+
 FLOOD, OTHER = "127.0.0.2", "127.0.0.3"
 API_KEY = "wao_bench-bench-7Kq2LxZt7mB1nWd9s"
 PAUSE_MS = (1000, 2000)
@@ -180,7 +181,7 @@ def main() -> int:
         "laterThanQuietMs": late_ms,
         "holds": holds and not result["flooded"]["others"]["failed"],
     }
-    RESULT.write_text(json.dumps(report, indent=2) + "\n")
+    _results.keep("flood", report)
     print(json.dumps(report, indent=2))
     return 0 if report["holds"] else 1
 

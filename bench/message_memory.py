@@ -10,16 +10,15 @@ import json
 import os
 import statistics
 import sys
-from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
 from tests.redis_server import FORGETFUL, redis_server
 
+from bench import _results
 from bench.stored_messages import PER_CALL, add_sessions, bulk_scripts
 from wa_orchestrator.store import keys
 
-RESULT = Path(__file__).parent / "results" / "message_memory.json"
 MESSAGES, CHANGED, ROUNDS = 4_000, 2_000, 7
 
 
@@ -67,7 +66,7 @@ async def main() -> int:
             for name in servers
         },
     }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    _results.keep("message_memory", result)
     print(json.dumps(result, indent=2))
     return int(size["1024"] >= size["64"])
 

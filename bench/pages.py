@@ -14,7 +14,12 @@ from bench._paired import Server, keep, measured, quartiles, request_bytes, roun
 SESSIONS = (500, 2000)
 ROUNDS = rounds(3)
 REPEATED = 5
-PAGES = ("/", "/proxies", "/api/sessions?limit=50", "/api/v1/stats?days=7")
+PAGES = {
+    "page of the fleet": "/",
+    "page of the proxies": "/proxies",
+    "API, 50 sessions": "/api/sessions?limit=50",
+    "API, counts of a week": "/api/v1/stats?days=7",
+}
 
 
 async def log_in(server: Server) -> str:
@@ -34,8 +39,8 @@ async def log_in(server: Server) -> str:
 async def _costs(server: Server) -> dict[str, float]:
     headers = {"Cookie": await log_in(server), "X-API-Key": _served.API_KEY}
     found = {}
-    for page in PAGES:
-        request = request_bytes("GET", page, headers)
+    for page, path in PAGES.items():
+        request = request_bytes("GET", path, headers)
         await send_all(server.port, [request], 1)  # warm up
         with measured(server, REPEATED) as cost:
             await send_all(server.port, [request] * REPEATED, 1)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from redis.asyncio import BlockingConnectionPool, Redis
 
+from bench import _results
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -25,7 +26,6 @@ from wa_orchestrator.store.engine.scripts import Scripts
 ROUNDS = 9
 COMMANDS = 320
 CONCURRENCY = (1, 32)
-RESULT = Path(__file__).parent / "results" / "redis_line.json"
 #: A command must cost at most this share of what it costs over redis-py's pool.
 LIMIT = 0.5
 
@@ -99,7 +99,7 @@ def main() -> int:
         "machine": machine,
         "result": result,
     }
-    RESULT.write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    _results.keep("redis_line", told)
     sys.stdout.write(json.dumps(told, indent=2) + "\n")
     ratios = [each["ratio"]["median"] for each in result.values()]  # type: ignore[index]
     return int(max(ratios) > LIMIT)

@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench import _results
+
 WORKERS = 100
 ROUNDS = 3
 SURVEYS = 5
-RESULT = Path(__file__).parent / "results" / "runner.json"
 
 
 def _spec(home: Path, number: int) -> Any:
@@ -89,7 +90,7 @@ def main() -> int:
     }
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
     told = {"command": "python -m bench.runner", "workers": WORKERS, "cpu": medians, "machine": machine}
-    RESULT.write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    _results.keep("runner", told)
     sys.stdout.write(json.dumps(told, indent=2) + "\n")
     return 0
 

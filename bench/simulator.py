@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import uvloop
 
+from bench import _results
 from wa_orchestrator.simulator.device_client import DeviceClient
 
-RESULTS = Path(__file__).parent / "results" / "simulator.json"
 TICKS = os.sysconf("SC_CLK_TCK")
 SESSIONS_PER_PROXY = 4
 LINKING_AT_ONCE = 8
@@ -169,8 +169,7 @@ def main() -> None:
         "loadBefore": round(os.getloadavg()[0], 2),
         **uvloop.run(measure(asked.clients, asked.rate, asked.seconds)),
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    _results.keep("simulator", result)
     print(json.dumps(result, indent=2))
 
 

@@ -25,6 +25,7 @@ import httpx
 from redis.asyncio import Redis
 from tests.dashboard.serving import API_KEY, PASSWORD, settings
 
+from bench import _results
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.app import install
 from wa_orchestrator.dispatcher.router import Router
@@ -33,13 +34,12 @@ from wa_orchestrator.logs import configure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.line_client import LineClient
-from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.engine.scripts import FILES, Scripts
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
 from wa_orchestrator.web.app import make_app
 
-RESULT = Path(__file__).parent / "results" / "stored_messages.json"
 FEW = 1_000
 MANY = int(os.environ.get("MESSAGES", "1000000"))
 MOST_TIMES = 2.0
@@ -109,7 +109,7 @@ async def fill(redis: Redis, messages: int) -> None:
 
 def bulk_scripts(redis: Redis) -> Scripts:
     """Return the script that stores in bulk, with the product's own index of statuses in front of it."""
-    parts = (LUA / "_statuses.lua", Path(__file__).with_suffix(".lua"))
+    parts = (FILES["_statuses"], Path(__file__).with_suffix(".lua"))
     text = "\n".join(part.read_text("utf-8") for part in parts)
     return Scripts(redis, sources={"store": text, "now": "return {'now', now_ms()}"})
 
@@ -281,7 +281,7 @@ async def main() -> int:
         "target": f"each within {MOST_TIMES:g} times the time of a thousand",
         "broken": broken,
     }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    _results.keep("stored_messages", result)
     print(json.dumps(result, indent=2))
     return len(broken)
 

@@ -23,8 +23,9 @@ from typing import Any
 
 from redis import Redis
 
+from bench import _results
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program
-from wa_orchestrator.store.engine.scripts import LUA, read_sources
+from wa_orchestrator.store.engine.scripts import FILES, read_sources
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -80,9 +81,7 @@ def main() -> None:
     if os.environ.get("ONLY"):
         return
     report = summary(results)
-    target = ROOT / "bench/results" / ("gateway_before_after.json" if OTHER else "gateway.json")
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(report, indent=2) + "\n")
+    _results.keep("gateway_before_after" if OTHER else "gateway", report)
     print(json.dumps(report, indent=2))
 
 
@@ -155,7 +154,7 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
     }  # fmt: skip
     if "ADMIT" in extra:
         script = directory / extra["ADMIT"]
-        script.write_text(f"{(LUA / '_clock.lua').read_text()}\n{read_sources()['admit_messages']}")
+        script.write_text(f"{FILES['_clock'].read_text()}\n{read_sources()['admit_messages']}")
         environment["ADMIT"] = str(script)
     server = subprocess.Popen(command, cwd=HERE / "peers", env=environment, stdout=subprocess.DEVNULL)
     try:

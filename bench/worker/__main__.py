@@ -15,13 +15,13 @@ from typing import Any
 import uvloop
 from tests.worker.standin import StandIn
 
+from bench import _results
 from bench.worker.fleet import AT_ONCE, Fleet
 from bench.worker.growth import Growth
 from bench.worker.kinds import Kind, Plain, Worker
 from wa_orchestrator.runner.node_command import ENVIRONMENT, node_binary, worker_command
 from wa_orchestrator.simulator.world import World
 
-RESULTS = Path(__file__).parents[1] / "results" / "worker.json"
 SESSIONS_PER_PROXY = 4
 #: A worker tidies up this long after it has opened its connection; only then does the watch begin.
 SETTLE_S = 20
@@ -106,8 +106,7 @@ def main() -> int:
     parser.add_argument("--sent", type=int, default=2_000)
     asked = parser.parse_args()
     result = {**setting(asked), **uvloop.run(measure(asked))}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    _results.keep("worker", result)
     print(json.dumps(result, indent=2))
     return len(result["broken"])
 

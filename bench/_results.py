@@ -1,0 +1,17 @@
+"""Where benchmarks keep their results; `scripts/bench_report.py` makes a page of them."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent / "results"
+
+
+def keep(name: str, result: Mapping[str, Any]) -> str:
+    """Write a result to `bench/results` with the date of the run; return what was written."""
+    text = json.dumps({"date": time.strftime("%Y-%m-%d"), "command": f"python -m bench.{name}", **result}, indent=2)
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(text + "\n", "utf-8")
+    return text
