@@ -59,7 +59,8 @@ LABEL org.opencontainers.image.title="WhatsApp Orchestrator" \
       org.opencontainers.image.licenses="MIT AND GPL-3.0-or-later"
 # Mount points: they must exist, because the root is read-only when it runs.
 RUN echo 'wa:x:10001:10001::/var/lib/wa-orchestrator:/usr/sbin/nologin' >>/etc/passwd && echo 'wa:x:10001:' >>/etc/group \
-    && install -d /app/session /run/secrets /run/ca /etc/wa-orchestrator \
+    && install -d -m 1777 /app/session \
+    && install -d /run/secrets /run/ca /etc/wa-orchestrator \
     && install -d -m 0700 -o 10001 -g 10001 /var/lib/wa-orchestrator /var/lib/wa-orchestrator/backups \
     && ln -s /opt/wa/wa_orchestrator/worker /app/worker
 COPY --from=packages /opt/venv /opt/venv

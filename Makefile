@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 RUN_NODE := PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(VENV))/node/bin/node
 NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error
-WORKERS ?= auto
+# One more than there are cores: many tests wait for processes.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check docs bench clean lock sbom dist worker web screenshots trouble
+.PHONY: help setup run demo test check docs chaos chaos-short bench clean lock sbom dist worker web screenshots picture reached trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -51,8 +52,15 @@ web: frontend/node_modules/.done  ## install packages for tests of the pages and
 screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
 	$(PY) -m tests.dashboard.screenshots .cache/screenshots
 
+reached: setup  ## run hostile code as a worker under each runner, write what it reached into SECURITY.md
+	WRITE_REACHED=1 $(PY) -m pytest tests/security/test_hostile_worker_code.py
+
+picture: setup  ## make the moving picture of the README from the demo
+	$(PY) -m tests.dashboard.moving_picture docs/pictures/demo.webp
+
 trouble: setup  ## make every trouble in a simulated fleet, time its alerts, take pictures into .cache/trouble
 	$(PY) -m tests.dashboard.trouble .cache/trouble
+	$(PY) -m scripts.bench_report
 
 run: $(VENV)/.python worker  ## start the product
 	@$(BIN)/wa-orchestrator up
@@ -62,7 +70,7 @@ demo: $(VENV)/.python worker  ## start it with a simulated world, link a small f
 
 test: setup check  ## run all tests; the domain first and alone, because every branch of it must be tried
 	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=20 --ignore=tests/domain
 
 check: $(VENV)/.python worker/node_modules/.done  ## ruff, mypy --strict (tests and benchmarks too), import-linter, biome
 	$(BIN)/ruff check .
@@ -76,7 +84,13 @@ docs: $(VENV)/.python  ## build the documents as a site with search, into .cache
 	@$(BIN)/mkdocs build --strict > .cache/docs.log 2>&1 || { grep -E 'WARNING|ERROR|Aborted' .cache/docs.log; exit 1; }
 	@echo ".cache/site/index.html"
 
-bench: setup  ## run the benchmarks; results go to bench/results
+chaos: setup  ## the long fault campaign, with figures per invariant into bench/results/chaos.json; SEED=n repeats one
+	$(PY) -m tests.chaos --full $(if $(SEED),--seed $(SEED))
+
+chaos-short: setup  ## the same campaign in small, as `make test` has it; SEED=n repeats one
+	$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED))
+
+bench: setup  ## run the benchmarks; results go to bench/results, and bench/RESULTS.md is made of them
 	$(PY) -m bench
 
 lock: $(BIN)/uv  ## resolve the dependencies anew and write the lock files

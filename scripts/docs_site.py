@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / ".cache" / "docs"
 PAGES: Final = ("*.md", "LICENSE", "docs/**/*.md", "docs/pictures/*", "worker/README.md", "worker/LICENSE",
-                "bench/gateway/README.md", "deploy/**/*.md")  # fmt: skip
+                "bench/*.md", "bench/gateway/README.md", "deploy/**/*.md")  # fmt: skip
 
 
 def collect(target: Path = TARGET) -> int:
