@@ -11,14 +11,15 @@ from wa_orchestrator.domain.proxies import proxy_health, proxy_url
 from wa_orchestrator.domain.proxies.proxy_choice import Load, ranked
 from wa_orchestrator.domain.proxies.proxy_health import (
     CONDEMNED,
+    Complaint,
     Evidence,
     Health,
     Patience,
     ProxyStatus,
     Verdict,
     after_check,
-    complaint_counts,
     judge,
+    weigh_complaint,
 )
 from wa_orchestrator.domain.proxies.proxy_url import BadProxyUrl, ProxyUrl
 
@@ -209,13 +210,21 @@ def test_complaints_about_several_proxies_at_once_are_an_incident_of_ours() -> N
 
 
 @pytest.mark.parametrize(
-    ("at_ms", "passed_at_ms", "present_since_ms", "counts"),
-    [(NOW, 0, 0, True), (NOW, NOW - 1, NOW - 1, True), (NOW, NOW, 0, False), (NOW, 0, NOW, False)],
+    ("passed_at_ms", "present_since_ms", "weight"),
+    [
+        (0, 0, Complaint.STRIKE),
+        (NOW - 1, NOW - 10_001, Complaint.STRIKE),
+        (NOW - 1, NOW - 10_000, Complaint.DOUBTFUL),  # the worker waits for a dead proxy before it complains
+        (0, NOW - 1, Complaint.DOUBTFUL),
+        (NOW, 0, Complaint.LATE),
+        (0, NOW, Complaint.LATE),
+    ],
 )
-def test_a_complaint_counts_only_after_the_last_good_check_and_the_servers_start(
-    at_ms: int, passed_at_ms: int, present_since_ms: int, counts: bool
+def test_a_complaint_is_a_strike_only_after_the_last_good_check_and_if_its_try_began_while_we_were_there(
+    passed_at_ms: int, present_since_ms: int, weight: Complaint
 ) -> None:
-    assert complaint_counts(at_ms, passed_at_ms=passed_at_ms, present_since_ms=present_since_ms) is counts
+    since = {"passed_at_ms": passed_at_ms, "present_since_ms": present_since_ms}
+    assert weigh_complaint(NOW, **since, patience=Patience()) is weight
 
 
 instants = st.integers(NOW - 400_000, NOW)

@@ -97,6 +97,13 @@ async def control(context: Context, runner: FakeRunner, check: FakeCheck) -> Orc
 
 
 @pytest.fixture
+async def present(control: Orchestrator) -> None:
+    """The server has been there for half a minute: what workers complain about now began while it was."""
+    control.proxy_health._present_since_ms -= 30_000
+    control.lease.grace_from_ms -= 30_000
+
+
+@pytest.fixture
 async def client(control: Orchestrator) -> AsyncIterator[httpx.AsyncClient]:
     """A client of its API without a key."""
     app = make_app(control.context, [*control.routers, control.worker_events, health.router(control.context)])

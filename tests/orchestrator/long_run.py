@@ -240,7 +240,7 @@ class Server:
         """Start it; it leads at once."""
         context = Context(world.settings, world.redis, Scripts(world.redis, clock=HELD_CLOCK))
         control = service.assemble(context, world.fleet, world.check)
-        control.proxy_health._started_ms = world.now_ms
+        control.proxy_health._present_since_ms = world.now_ms
         await installation_check.add_configured_proxies(context)
         await control.lease.step()
         app = make_app(context, [*control.routers, control.worker_events])

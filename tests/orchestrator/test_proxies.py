@@ -152,6 +152,7 @@ async def test_a_report_of_any_kind_has_the_proxy_checked_at_once_and_a_dead_one
     assert (proxy.status, proxy.sessions) == ("BAD", frozenset())
 
 
+@pytest.mark.usefixtures("present")
 async def test_a_proxy_that_passes_gets_a_strike_and_the_second_condemns_it(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:
@@ -182,6 +183,7 @@ async def _age_strikes(control: Orchestrator, proxy_id: str, by_ms: int) -> None
     await control.context.redis.hset(keys.proxy(proxy_id), "strikes", f"[{at}]")
 
 
+@pytest.mark.usefixtures("present")
 async def test_four_sessions_that_blame_one_proxy_at_once_share_one_check_and_one_strike(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck
 ) -> None:

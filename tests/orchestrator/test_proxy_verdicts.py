@@ -114,6 +114,7 @@ async def test_a_phone_that_hears_whatsapp_through_its_proxy_stays_although_chec
     assert await exits(control) == IDS
 
 
+@pytest.mark.usefixtures("present")
 async def test_a_connected_session_nobody_complains_about_gets_the_time_to_show_traffic(
     control: Orchestrator, check: FakeCheck, teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,33 @@ async def test_a_restarted_server_does_not_count_what_was_complained_about_befor
     assert await control.context.redis.hget(keys.proxy(IDS[0]), "strikes") == "[]"
 
 
+async def test_a_worker_that_began_to_dial_while_we_were_away_is_not_restarted_for_its_complaint(
+    control: Orchestrator, teller: Teller, runner: FakeRunner
+) -> None:
+    before = runner.epochs()
+    await blame(teller, "s1")  # a moment after the server's start: it has waited for a dead line since before
+    await judged(control)
+    assert runner.epochs() == before
+    assert await control.context.redis.hget(keys.proxy(IDS[0]), "strikes") == "[]"
+
+
+@pytest.mark.usefixtures("present")
+async def test_what_workers_met_during_our_own_outage_is_no_strike_after_it(
+    control: Orchestrator, check: FakeCheck, teller: Teller, runner: FakeRunner
+) -> None:
+    before = runner.epochs()
+    check.dead.update(PROXIES)
+    for _ in range(2):
+        await check_due_proxies(control.context, control.proxy_health)
+    assert await events(control, "proxy.outage")
+    check.dead.clear()
+    await check_due_proxies(control.context, control.proxy_health)
+    await blame(teller, "s1")
+    await judged(control)
+    assert runner.epochs() == before
+    assert await exits(control) == IDS
+
+
 async def test_a_complaint_about_a_proxy_that_has_passed_a_check_since_is_no_strike(
     control: Orchestrator, teller: Teller
 ) -> None:
@@ -239,6 +267,7 @@ async def test_a_blip_after_which_the_phone_was_online_again_is_not_held_against
     assert await exits(control) == IDS
 
 
+@pytest.mark.usefixtures("present")
 async def test_a_proxy_that_passes_checks_but_carries_nothing_is_left_and_the_cause_is_told(
     control: Orchestrator, teller: Teller
 ) -> None:

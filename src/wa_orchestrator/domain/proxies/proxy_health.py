@@ -65,7 +65,7 @@ class Evidence:
     failing_since_ms: int = 0
     """The first of the failed checks in a row before this one; 0 if the last one passed."""
     complaints_ms: Sequence[int] = ()
-    """When workers complained about it, by `complaint_counts`."""
+    """When workers complained about it; only what `weigh_complaint` calls a strike."""
     traffic_at_ms: int = 0
     """When WhatsApp was last heard through it."""
     has_connected: bool = False
@@ -125,13 +125,22 @@ def _verdict(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Pat
     return Verdict.FAILED_CHECK
 
 
-def complaint_counts(at_ms: int, *, passed_at_ms: int, present_since_ms: int) -> bool:
-    """Whether a worker's complaint says anything about its proxy.
+class Complaint(StrEnum):
+    """What a worker's complaint says about its proxy."""
 
-    A late one does not: the proxy has passed a check since, or the server was away at that time. `at_ms` is when the
-    worker noticed, not when we heard of it.
-    """
-    return at_ms > max(passed_at_ms, present_since_ms)
+    LATE = "LATE"
+    """Nothing: the proxy has passed a check since, or the server was away at that time."""
+    DOUBTFUL = "DOUBTFUL"
+    """Worth a check, and no strike: the worker may have begun to try while the server or its own line was away."""
+    STRIKE = "STRIKE"
+    """Worth a check, and a strike if that passes."""
+
+
+def weigh_complaint(at_ms: int, *, passed_at_ms: int, present_since_ms: int, patience: Patience) -> Complaint:
+    """Return what a complaint is worth. `at_ms` is when the worker gave up, not when we heard of it."""
+    if at_ms <= max(passed_at_ms, present_since_ms):
+        return Complaint.LATE
+    return Complaint.DOUBTFUL if at_ms - patience.incident_ms <= present_since_ms else Complaint.STRIKE
 
 
 def strikes(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Patience) -> list[int]:

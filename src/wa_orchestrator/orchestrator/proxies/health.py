@@ -11,7 +11,15 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxies import proxy_health as domain
-from wa_orchestrator.domain.proxies.proxy_health import CONDEMNED, Evidence, Health, Patience, ProxyStatus, Verdict
+from wa_orchestrator.domain.proxies.proxy_health import (
+    CONDEMNED,
+    Complaint,
+    Evidence,
+    Health,
+    Patience,
+    ProxyStatus,
+    Verdict,
+)
 from wa_orchestrator.domain.sessions.session import Event, State
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.instruments import timed
@@ -82,7 +90,8 @@ class ProxyHealth:
         self._check = checker or (
             lambda url: check(url, context.settings.check_target, context.settings.check_timeout_ms)
         )
-        self._started_ms = round(time.time() * 1000)
+        self._present_since_ms = round(time.time() * 1000)
+        """What workers met before this time, our start or the end of our own outage, is no fault of a proxy."""
         self._inquiries: dict[str, asyncio.Task[bool]] = {}
         self._round: asyncio.Task[dict[str, CheckResult]] | None = None
         self._room = asyncio.Semaphore(_CONCURRENT_CHECKS)
@@ -143,6 +152,7 @@ class ProxyHealth:
         verdicts = domain.judge(evidence, await scripts.now_ms(), self._patience)
         failing = [proxy_id for proxy_id, verdict in verdicts.items() if verdict is Verdict.OUR_OUTAGE]
         if failing:
+            self._present_since_ms = await scripts.now_ms()
             log.error("proxies.our_outage", failing=len(failing), healthy=len(verdicts))
             await proxies.begin_outage(scripts, failing=len(failing), healthy=len(verdicts))
         for proxy_id, result in results.items():
@@ -179,6 +189,7 @@ class ProxyHealth:
         pool = [each for each in await records.proxies(scripts) if each.status == ProxyStatus.OK]
         if not domain.is_our_outage(sum(bool(each.last_error) for each in pool), len(pool)):
             log.info("proxies.our_outage_ended")
+            self._present_since_ms = await scripts.now_ms()
             await proxies.end_outage(scripts)
 
     def report_failure(self, proxy_id: str, session_id: str, epoch: int, at_ms: int) -> asyncio.Task[None]:
@@ -215,12 +226,15 @@ class ProxyHealth:
 
     def _after_complaint(self, at_ms: int, proxy: Proxy, now: int) -> ProxyMark | None:
         at_ms = min(at_ms, now)
-        since_ms = max(self._started_ms, self._lease.grace_from_ms)
-        counts = domain.complaint_counts(at_ms, passed_at_ms=proxy.passed_at, present_since_ms=since_ms)
-        if proxy.status == ProxyStatus.BAD or not counts:
+        since_ms = max(self._present_since_ms, self._lease.grace_from_ms)
+        weight = domain.weigh_complaint(
+            at_ms, passed_at_ms=proxy.passed_at, present_since_ms=since_ms, patience=self._patience
+        )
+        if proxy.status == ProxyStatus.BAD or weight is Complaint.LATE:
             return None
-        recent = (each for each in proxy.strikes if now - self._patience.strike_window_ms < each <= now)
-        return ProxyMark(proxy.status, "STRIKE", ProxyChanges(strikes=(*recent, at_ms)))
+        recent = tuple(each for each in proxy.strikes if now - self._patience.strike_window_ms < each <= now)
+        strikes = (*recent, at_ms) if weight is Complaint.STRIKE else recent
+        return ProxyMark(proxy.status, "STRIKE", ProxyChanges(strikes=strikes))
 
     async def _follow_up(self, inquiry: asyncio.Task[bool], proxy_id: str, session_id: str, epoch: int) -> None:
         """If the complaint is a strike and the proxy stays healthy, restart the reporting session on it."""
