@@ -10,7 +10,7 @@ NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.j
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check docs chaos chaos-short bench clean lock sbom dist worker web screenshots picture reached trouble
+.PHONY: help setup run demo test test-domain check docs chaos chaos-short bench clean lock sbom dist worker web screenshots picture reached trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -55,7 +55,8 @@ screenshots: setup  ## take a picture of every page, language, theme and width i
 reached: setup  ## run hostile code as a worker under each runner, write what it reached into SECURITY.md
 	WRITE_REACHED=1 $(PY) -m pytest tests/security/test_hostile_worker_code.py
 
-picture: setup  ## make the moving picture of the README from the demo
+picture: setup  ## make the pictures of the documents, and the moving one of the README from the demo
+	$(PY) -m tests.dashboard.screenshots docs/pictures documents
 	$(PY) -m tests.dashboard.moving_picture docs/pictures/demo.webp
 
 trouble: setup  ## make every trouble in a simulated fleet, time its alerts, take pictures into .cache/trouble
@@ -68,9 +69,12 @@ run: $(VENV)/.python worker  ## start the product
 demo: $(VENV)/.python worker  ## start it with a simulated world, link a small fleet, send
 	@$(BIN)/wa-orchestrator up --simulate --fleet 8 --data-dir .cache/demo
 
-test: setup check  ## run all tests; the domain first and alone, because every branch of it must be tried
-	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
+test: setup  ## run all checks and tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-domain
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=20 --ignore=tests/domain
+
+test-domain: $(VENV)/.python  ## test the domain alone, because every branch of it must be tried
+	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
 
 check: $(VENV)/.python worker/node_modules/.done  ## ruff, mypy --strict (tests and benchmarks too), import-linter, biome
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -39,10 +40,20 @@ PAGES = {
 WIDTHS = (1440, 390)
 
 
+#: One for each hour of the day.
+CITIES = (
+    "Pacific/Midway", "Pacific/Honolulu", "America/Anchorage", "America/Los_Angeles", "America/Phoenix",
+    "America/Mexico_City", "America/Lima", "America/Caracas", "America/Sao_Paulo", "America/Noronha",
+    "Atlantic/Azores", "Africa/Accra", "Africa/Lagos", "Asia/Jerusalem", "Africa/Johannesburg", "Africa/Nairobi",
+    "Asia/Dubai", "Asia/Karachi", "Asia/Dhaka", "Asia/Bangkok", "Asia/Singapore", "Asia/Tokyo", "Australia/Brisbane",
+    "Pacific/Noumea", "Pacific/Fiji",
+)  # fmt: skip
+
+
 def afternoon() -> str:
     """A zone in which it is about two in the afternoon, so that pictures look the same at any hour."""
-    ahead = (14 - datetime.now(UTC).hour + 11) % 24 - 11
-    return f"Etc/GMT{-ahead:+d}" if ahead else "UTC"
+    now = datetime.now(UTC)
+    return min(CITIES, key=lambda city: abs(now.astimezone(ZoneInfo(city)).hour - 14))
 
 
 Fill = Callable[[Scripts, str], Awaitable[object]]
@@ -50,6 +61,11 @@ Fill = Callable[[Scripts, str], Awaitable[object]]
 
 async def _nothing(_scripts: Scripts, _zone: str) -> None:
     """A server that was started for the first time."""
+
+
+async def _for_documents(scripts: Scripts, zone: str) -> None:
+    await sample_fleet.fill(scripts, zone)
+    await sample_conversations.fill_for_documents(sample_fleet.FleetBuilder(scripts, zone))
 
 
 async def _with_conversations(scripts: Scripts, zone: str) -> None:
@@ -67,8 +83,11 @@ class Scene:
     simulator: dict[str, Any] | None = None
 
 
+#: Its pages are in `SHOWN`.
+DOCUMENTED = Scene({}, fill=_for_documents)
 SCENES = (
     Scene(PAGES),
+    DOCUMENTED,
     Scene({"inbox-list": "/inbox", "inbox": f"/inbox?c={sample_conversations.HERE}"}, fill=_with_conversations),
     Scene({"simulated": "/scan?id=worker_18"}, simulator={"control": "http://127.0.0.1:9"}),
     Scene({"viewer": "/", "viewer-refused": "/settings"}, password=serving.VIEWER_PASSWORD),
@@ -133,6 +152,7 @@ def _page(page: Page, url: str, path: Path) -> None:
 #: The pictures of the documentation: what a person sees without scrolling.
 SHOWN = {
     "fleet": ("/", "en", "light", 1440, 900),
+    "inbox": (f"/inbox?c={sample_conversations.HERE}", "en", "light", 1440, 900),
     "scan": ("/scan?id=worker_18", "en", "light", 1280, 640),
     "message": ("/messages?q=972524408814", "en", "light", 1280, 640),
     "proxies": ("/proxies", "en", "dark", 1280, 860),
@@ -153,7 +173,7 @@ def _documents(browser: Browser, address: str, into: Path) -> None:
 
 
 def main(folder: str, only: str = "") -> None:
-    """Take all pictures, or those whose name holds `only`; `documents` are the six of the documentation."""
+    """Take all pictures, or those whose name holds `only`; `documents` are those of the documentation."""
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
     thread = serving.Thread()
@@ -162,8 +182,12 @@ def main(folder: str, only: str = "") -> None:
         redis_url = thread.do(embedded.__aenter__()).url
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
-            for scene in SCENES[:1] if only == "documents" else SCENES:
-                if only == "documents" or any(only in name for name in (*scene.pages, "login")):
+            for scene in SCENES:
+                if (
+                    scene is DOCUMENTED
+                    if only == "documents"
+                    else any(only in name for name in (*scene.pages, "login"))
+                ):
                     _take(scene, redis_url, browser, into, only)
         finally:
             browser.close()
