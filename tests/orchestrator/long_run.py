@@ -38,7 +38,14 @@ SESSIONS = 40
 #: Every third phone has two sessions.
 PHONES = tuple(f"9725000000{n - n // 4 if n % 4 == 3 else n:02d}" for n in range(SESSIONS))
 PROXIES = tuple(f"socks5h://user:canary-password-{n}@proxy{n}.example.com:1080" for n in range(12))
-URLS = {proxy_url.proxy_id(url): url for url in PROXIES}
+#: The operator gave it to a session that nobody scans.
+GIVEN, UNLINKED = "socks5h://user:canary-password-12@given.example.com:1080", f"s{SESSIONS}"
+URLS = {proxy_url.proxy_id(url): url for url in (*PROXIES, GIVEN)}
+
+
+def phone_of(session_id: str) -> str:
+    """The phone of a session, '' where it is not linked."""
+    return "" if session_id == UNLINKED else PHONES[int(session_id[1:])]
 
 
 class Kind(StrEnum):
@@ -99,7 +106,7 @@ class Device:
             if now_ms - self.down_since_ms >= self.notices_ms:
                 self.connected, self.next_try_ms = False, now_ms + 2_000
                 self._report("DISCONNECTED", {"reason": "lost", "code": 408, "willReconnect": True}, now_ms)
-        elif now_ms >= self.next_try_ms:
+        elif now_ms >= self.next_try_ms and (self.phone or not carries):
             self._connect(now_ms, carries=carries)
         if now_ms - self.pinged_ms >= 15_000:
             self.pinged_ms = now_ms
@@ -134,11 +141,10 @@ class Fleet(FakeRunner):
     async def start(self, spec: WorkerSpec) -> str:
         handle = await super().start(spec)
         self.running[handle] = replace(self.running[handle], started_at_ms=self._world.now_ms)
-        number = int(spec.session_id[1:])
         notices_ms = self._world.random.randrange(5_000, 35_000)
         self.devices[handle] = Device(
             spec.session_id,
-            PHONES[number],
+            phone_of(spec.session_id),
             spec.epoch,
             spec.secrets["PROXY_URL"],
             notices_ms,
@@ -293,7 +299,7 @@ def broken_laws(world: World, exits: dict[str, str]) -> Iterator[str]:
     """Yield what must never be: two exits of one phone, or a fifth session on a proxy."""
     by_phone: dict[str, set[str]] = defaultdict(set)
     for session, proxy in exits.items():
-        by_phone[PHONES[int(session[1:])]] |= {proxy} - {""}
+        by_phone[phone_of(session)] |= {proxy} - {""}
     for device in world.fleet.devices.values():
         by_phone[device.phone] |= {proxy_url.proxy_id(device.url)}
     yield from (f"{phone} has {len(found)} exits" for phone, found in by_phone.items() if len(found) > 1)

@@ -11,12 +11,26 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import API_KEY
-from tests.orchestrator.long_run import PHONES, PROXIES, SESSIONS, TICK_S, URLS, Fault, Kind, Server, World, broken_laws
+from tests.orchestrator.long_run import (
+    GIVEN,
+    PHONES,
+    PROXIES,
+    SESSIONS,
+    TICK_S,
+    UNLINKED,
+    URLS,
+    Fault,
+    Kind,
+    Server,
+    World,
+    broken_laws,
+)
 from wa_orchestrator.domain.proxies.proxy_health import Patience
 from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
@@ -41,10 +55,11 @@ TRUE_REASONS = {
 
 
 def plan(random: Random) -> list[Fault]:
-    """Two proxies that are really lost, and many faults that say nothing about a proxy."""
+    """Three proxies that are really lost, a given one among them, and many faults that say nothing about a proxy."""
     dead, mute, *others = random.sample(PROXIES, len(PROXIES))
     lost_from = LENGTH_S * 5 // 8
     faults = [Fault(Kind.DEAD, lost_from, LENGTH_S, dead), Fault(Kind.MUTE, lost_from - 90, LENGTH_S, mute)]
+    faults += [Fault(Kind.BLIP, 20, 28, GIVEN), Fault(Kind.DEAD, lost_from + 30, LENGTH_S, GIVEN)]
     repeats = 5 if FULL else 1
     part_s = lost_from // repeats
     for start in range(0, lost_from - part_s + 1, part_s):
@@ -62,7 +77,7 @@ def plan(random: Random) -> list[Fault]:
 
 @pytest.fixture
 async def world(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Forty sessions of thirty phones, connected, on twelve proxies."""
+    """Forty sessions of thirty phones, connected, on twelve proxies; and one without a phone on a given proxy."""
     settings = Settings(
         api_key=SecretStr(API_KEY),
         webhook_secret=SecretStr("whsec_Tm90IGEgcmVhbCBzZWNyZXQsIGZvciB0ZXN0cw=="),
@@ -82,10 +97,16 @@ async def world(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         body = {"sessionId": f"s{number}", "phone": PHONES[number]}
         answer = await made.server.client.post("/api/sessions/provision", json=body)
         assert answer.status_code == 201, answer.text
+    assert (await provision_on_given(made, UNLINKED)).status_code == 201
     for _ in range(5):
         await made.tick()
     assert await online(made) == SESSIONS
     return made
+
+
+async def provision_on_given(world: World, session_id: str) -> httpx.Response:
+    assert world.server is not None
+    return await world.server.client.post("/api/sessions/provision", json={"sessionId": session_id, "proxy": GIVEN})
 
 
 async def online(world: World) -> int:
@@ -118,13 +139,17 @@ async def test_exits_change_only_by_proxies_that_are_really_dead_and_every_move_
         await world.tick()
         exits = await world.exits()
         assert list(broken_laws(world, exits)) == [], f"after {world.at_s} s"
+        assert exits[UNLINKED] == before[UNLINKED], "a session left its given proxy before the scan"
         abandoned = {URLS[before[session]] for session, proxy in exits.items() if proxy != before[session]}
         assert abandoned <= lost, f"an exit changed after {world.at_s} s although its proxy was well"
     world.faults = [fault for fault in world.faults if fault.kind in (Kind.DEAD, Kind.MUTE)]
     world.faults = [Fault(each.kind, each.from_s, 10**6, each.url) for each in world.faults]
     for _ in range(AFTERWARDS_S // TICK_S):
         await world.tick()
+    refused = await provision_on_given(world, "s99")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "PROXY_BAD")
     after, happened = await world.exits(), await events(world)
+    assert after.pop(UNLINKED) == before.pop(UNLINKED)
 
     changed = {session for session, proxy in before.items() if after[session] != proxy}
     assert not any(URLS.get(after[session]) in lost for session in after), "a session stayed on a lost proxy"
@@ -137,6 +162,8 @@ async def test_exits_change_only_by_proxies_that_are_really_dead_and_every_move_
 
     assert world.server is not None
     for session in await records.sessions(world.server.control.context.scripts):
+        if session.id == UNLINKED:
+            continue  # it waits for its own proxy
         waits = not session.proxy and session.reason == Reason.WAITING_FOR_PROXY
         assert session.status == "connected" or waits, (session.id, session.status, session.reason)
     record_testsuite_property("restarts", world.restarts)

@@ -68,7 +68,7 @@ def _server(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
                 yield _line("failed", what, locale.t("attention.outage_do"), "/proxies", locale)
             case EventType.REDIS_EMPTIED:
                 what = locale.n("attention.redis_emptied", int(fields["sessions"]))
-                yield _line("failed", what, locale.t("attention.redis_emptied_do"), "/live-log?kind=server", locale)
+                yield _line("failed", what, locale.t("attention.redis_emptied_do"), "/backups", locale)
             case EventType.DISK_LOW:
                 free = ltr(f"{int(fields['free_bytes']) / 1e9:.1f}")
                 do = locale.t("attention.disk_low_do", directory=ltr(fields["directory"]))
