@@ -22,6 +22,19 @@ from tests import redis_server
 from tests.processes import PRODUCT, Program, free_port
 from tests.waiting import until
 
+#: Seconds of real time after which the product may replace a worker, take a message back from one, or repeat one.
+_PATIENCE_S = {"PING_TIMEOUT_MS": 100, "LEASE_MS": 60, "ACK_TIMEOUT_MS": 30}
+
+
+def unhurried(scale: int) -> dict[str, str]:
+    """Settings of a product that is `scale` times as fast as life, for tests that count workers or arrivals.
+
+    Pings, leases and acks keep their time: scaled, they would be shorter than a busy machine lets a process wait, and
+    the product is right to replace a worker or to repeat a message then.
+    """
+    patience = {name: str(seconds * scale * 1000) for name, seconds in _PATIENCE_S.items()}
+    return {"TIME_SCALE": str(scale), **patience}
+
 
 @dataclass
 class Part:
@@ -86,8 +99,8 @@ class Product:
         }.items():
             self._part(name, [*self.program, command], env)
         headers = {"X-API-Key": self.key}
-        self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=20)
-        self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=20)
+        self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=60)
+        self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=60)
         # A connection of its own for each call: one that rests is closed by the simulator, maybe while the next call is written.
         unshared = httpx.Limits(max_keepalive_connections=0)
         self.control = httpx.AsyncClient(base_url=self.world["control"], timeout=60, limits=unshared)

@@ -20,15 +20,12 @@ import pytest_asyncio
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from tests.e2e.product import Product, product
-from tests.waiting import promised, until
+from tests.e2e.product import Product, product, unhurried
+from tests.waiting import PATIENCE_S, promised, until
 
 SESSIONS = {"north": "972501100001", "south": "972501100002"}
 HAD = ("sent", "delivered", "read")
 ENDED = (*HAD, "failed", "unknown", "expired", "cancelled")
-#: No test waits longer for anything; the whole module takes a fraction of it.
-#: Longer than a guessed reach-out lock at this time scale: what WhatsApp says of it may come before the guess.
-WITHIN_S = 45.0
 _people = itertools.count(972522000000 + os.getpid() % 100 * 1000)
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -38,11 +35,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 async def running() -> AsyncIterator[Product]:
     """The product with two linked sessions, twenty times as fast as life."""
     settings = {
-        "TIME_SCALE": "20",
+        **unhurried(20),
         "COLD_PER_DAY": "5000",
         "COLD_PER_MINUTE": "60",
         "COLD_HOURS": "00:00-00:00",
-        "PING_TIMEOUT_MS": "400000",
         "ALLOW_PRIVATE_URLS": "true",
     }
     async with product(proxies=2, **settings) as made:
@@ -106,7 +102,7 @@ async def reaches(running: Product, message: str, *statuses: str) -> dict[str, A
         assert told["status"] in statuses or told["status"] not in ENDED or told["status"] in HAD, told
         return told if told["status"] in statuses else None
 
-    found: dict[str, Any] = await until(there, f"{message} is {' or '.join(statuses)}", WITHIN_S)
+    found: dict[str, Any] = await until(there, f"{message} is {' or '.join(statuses)}")
     return found
 
 
@@ -121,7 +117,7 @@ async def arrives(running: Product, whatsapp_id: str, phone: str) -> dict[str, A
     async def there() -> dict[str, Any] | None:
         return next((each for each in await inbox(running, phone) if each["id"] == whatsapp_id), None)
 
-    found: dict[str, Any] = await until(there, f"{whatsapp_id} is on the phone", WITHIN_S)
+    found: dict[str, Any] = await until(there, f"{whatsapp_id} is on the phone")
     return found
 
 
@@ -307,7 +303,7 @@ async def test_a_reply_becomes_a_webhook_that_the_standard_library_verifies(runn
         async def theirs() -> tuple[dict[str, str], str] | None:
             return next((each for each in receiver.got if person in each[1]), None)
 
-        headers, body = await until(theirs, "the webhook was called", WITHIN_S)
+        headers, body = await until(theirs, "the webhook was called")
     event = Verifier(secret).verify(body, headers)
     assert (event["type"], event["data"]["sessionId"]) == ("message.received", "north")
     assert event["data"]["text"] == "Tomorrow, please."
@@ -332,7 +328,7 @@ async def test_a_username_is_written_to_until_its_owner_asks_to_stop(running: Pr
         answer = await running.door.post("/api/v1/send", json={**body, "to": f"@name.{person}:0042"})
         return bool(answer.status_code == 422 and answer.json()["error"]["code"] == "OPTED_OUT")
 
-    await until(is_refused, "the opt-out holds for the username, too", WITHIN_S)
+    await until(is_refused, "the opt-out holds for the username, too")
 
 
 @pytest.mark.parametrize("word", ["STOP", "הסר"])
@@ -373,7 +369,7 @@ async def event_after(running: Product, cursor: str, kind: str) -> dict[str, Any
         events: list[dict[str, Any]] = page.raise_for_status().json()["events"]
         return events[0] if events else None
 
-    found: dict[str, Any] = await until(there, f"the event {kind}", WITHIN_S)
+    found: dict[str, Any] = await until(there, f"the event {kind}")
     return found
 
 
@@ -382,7 +378,7 @@ async def streamed(running: Product, cursor: str, last: str, message: str) -> li
     seen = []
     headers = {"Last-Event-ID": cursor}
     async with (
-        asyncio.timeout(WITHIN_S),
+        asyncio.timeout(PATIENCE_S),
         running.api.stream("GET", "/api/v1/events/stream", params={"types": "message.*"}, headers=headers) as answer,
     ):
         async for line in answer.aiter_lines():
