@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.product import Product, product
+from tests.e2e.product import Product, product, unhurried
 from tests.e2e.worker_line import WorkerLine
 from tests.waiting import until
 from wa_orchestrator.dispatcher.due_phones import SILENT_MS
@@ -24,8 +24,6 @@ PARTS = ("redis", "orchestrator", "gateway", "dispatcher-1", "dispatcher-2")
 #: So long that a message which waits for its lease's end misses every deadline of these tests.
 LEASE_S = 600
 ORPHAN_TIMEOUT_S = 15
-#: Typed for some seconds before it is written.
-LONG = "We open at nine and close at six. " * 8
 _people = itertools.count(972528000000 + os.getpid() % 100 * 1000)
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -43,12 +41,10 @@ class Running:
 async def running() -> AsyncIterator[Running]:
     scale = 20
     line = WorkerLine()
-    settings = {
-        "TIME_SCALE": str(scale),
+    settings = unhurried(scale) | {
         "COLD_PER_DAY": "5000",
         "COLD_PER_MINUTE": "60",
         "COLD_HOURS": "00:00-00:00",
-        "PING_TIMEOUT_MS": "2000000",
         "LEASE_MS": str(LEASE_S * scale * 1000),
         "ORPHAN_TIMEOUT_MS": str(ORPHAN_TIMEOUT_S * 1000),
     }
@@ -60,10 +56,10 @@ async def running() -> AsyncIterator[Running]:
         yield Running(made, line)
 
 
-async def send(running: Running, session: str | None = SESSION, text: str = "We open at nine.") -> tuple[str, str]:
+async def send(running: Running, session: str | None = SESSION) -> tuple[str, str]:
     """Send to somebody new, from a session or from whoever may: the message's id, and the recipient."""
     person = str(next(_people))
-    body = {"to": person, "message": text} | ({"sessionId": session} if session else {})
+    body = {"to": person, "message": "We open at nine."} | ({"sessionId": session} if session else {})
     answer = await running.product.door.post("/api/v1/send", json=body)
     return str(answer.raise_for_status().json()["messageId"]), person
 
@@ -114,19 +110,18 @@ async def test_a_phones_other_device_sends_while_the_one_of_the_conversation_is_
 
 
 async def test_a_message_that_kills_every_worker_is_given_up_and_its_session_goes_on(running: Running) -> None:
-    poison, person = await send(running, text=LONG)
-    for crash in range(1, MOST_CRASHES + 1):
+    killed: list[int] = []
 
-        async def claimed(attempt: int = crash) -> bool:
-            told = await look(running, poison)
-            return (told["status"], told["attempts"]) == ("sending", attempt)
+    def kill() -> None:
+        killed.append(running.product.worker_pids()[SESSION])
+        os.kill(killed[-1], signal.SIGKILL)
 
-        await until(claimed, "a worker has it")
-        worker = running.product.worker_pids()[SESSION]
-        os.kill(worker, signal.SIGKILL)
-        await until(lambda: running.product.worker_pids().get(SESSION, worker) != worker, "a new worker")  # noqa: B023
-    told = await reaches(running, poison, "unknown", "failed", "sent")
+    running.line.before_message = kill
+    poison, person = await send(running)
+    told = await reaches(running, poison, "unknown", "failed", "sent", "delivered")
+    running.line.before_message = None
     assert (told["status"], told["reason"]) == ("unknown", "WORKER_CRASHED")
+    assert len(set(killed)) == MOST_CRASHES
     await until(lambda: running.product.is_connected(SESSION), "the session is connected")
     message, _ = await send(running)
     await reaches(running, message, "sent", "delivered")
