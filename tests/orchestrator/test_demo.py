@@ -5,12 +5,13 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.processes import PRODUCT, Program, bare_environment
-from tests.waiting import until_blocking
+from tests.waiting import PATIENCE_S, promised, until_blocking
 from wa_orchestrator.runner import process_identity
 
 
@@ -40,6 +41,10 @@ def left_running(home: Path) -> list[int]:
     return found
 
 
+def answer(url: str, **options: Any) -> Any:
+    return httpx.get(url, timeout=PATIENCE_S, **options).json()
+
+
 def rehearse(home: Path, fleet: int, within_s: float) -> None:
     demo = begin(home, fleet)
     try:
@@ -47,17 +52,17 @@ def rehearse(home: Path, fleet: int, within_s: float) -> None:
         url = demo.said(r"ready: (http://\S+)")[1]
         secrets = json.loads((home / "d" / "secrets.json").read_text())
         headers = {"X-API-Key": secrets["api_key"]}
-        world = httpx.get(f"{url}/api/v1/simulator", headers=headers).json()
-        until_blocking(lambda: len(httpx.get(f"{world['control']}/arrivals").json()) >= fleet, "a message of each")
+        world = answer(f"{url}/api/v1/simulator", headers=headers)
+        until_blocking(lambda: len(answer(f"{world['control']}/arrivals")) >= fleet, "a message of each")
         demo.said(f"{fleet} of {fleet} simulated phones are linked, and {fleet} of their messages were read")
         # A busy machine may make it warn of what is slow; nothing may break, and no reader may lose the stream.
         worries = [
             line for line in demo.lines if re.search(r'"level": "error"|"event": "event_tail.disconnected"', line)
         ]
         assert worries == []
-        listed = httpx.get(f"{url}/api/sessions", headers=headers).json()["sessions"]
+        listed = answer(f"{url}/api/sessions", headers=headers)["sessions"]
         assert len({session["label"] for session in listed}) == fleet
-        counted = httpx.get(f"{world['control']}/proxies").json()
+        counted = answer(f"{world['control']}/proxies")
         assert (len(counted), sum(each["live"] for each in counted)) == (3, fleet)
         assert demo.end(signal.SIGINT) == 0
         assert left_running(home) == []
@@ -70,9 +75,9 @@ def rehearse(home: Path, fleet: int, within_s: float) -> None:
 
 
 def test_the_demo_links_a_fleet_ends_with_ctrl_c_and_finds_everything_linked_again(tmp_path: Path) -> None:
-    rehearse(tmp_path, fleet=2, within_s=90)
+    rehearse(tmp_path, fleet=2, within_s=promised(90))
 
 
 @pytest.mark.slow
 def test_the_demo_links_eight_sessions_on_three_proxies_within_two_minutes(tmp_path: Path) -> None:
-    rehearse(tmp_path, fleet=8, within_s=120)
+    rehearse(tmp_path, fleet=8, within_s=promised(120))
