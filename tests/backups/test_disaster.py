@@ -21,7 +21,9 @@ FLEET = int(os.environ.get("BACKUP_FLEET", "3"))
 SECONDS = float(os.environ.get("BACKUP_SECONDS", "6"))
 EVERY_S = 10.0 if SECONDS > 60 else 2.0
 PACE = {
-    "time_scale": 20, "provisioning_interval_ms": 200, "cold_hours": "00:00-00:00", "cold_per_day": 10_000,
+    # A busy machine must not take a slow worker for a dead one, nor a late ack for none.
+    "time_scale": 20, "ping_timeout_ms": 2_000_000, "lease_ms": 1_200_000, "ack_timeout_ms": 600_000,
+    "provisioning_interval_ms": 200, "cold_hours": "00:00-00:00", "cold_per_day": 10_000,
     "cold_per_minute": 1000, "queue_limit": 10_000, "rate_limit_per_minute": 100_000,
     "auth_key": "m8Vq2ZpX7rLd4TnB9wKc3HsJ6yFg1QaE",  # an operator's own: a generated one is lost with its machine
 }  # fmt: skip

@@ -26,7 +26,8 @@ class Product:
         self.home = home
         self._proxies = proxies
         self._port, self._gateway_port, self._worker_port = free_port(), free_port(), free_port()
-        self._settings = {name.upper(): str(value) for name, value in settings.items()}
+        self._settings: dict[str, str] = {}
+        self.change(**settings)
         self._outside: Program | None = None
         self.server: Program | None = None
         self.ready: dict[str, Any] = {}
@@ -74,6 +75,10 @@ class Product:
         self.server = Program((*PRODUCT, "up"), cwd=self.home, env=environment, log=self.home / "server.log")
         self.server.said("is ready: ")
         self.until(lambda: self.api.get("/ready").status_code == 200, "the server to be ready")
+
+    def change(self, **settings: object) -> None:
+        """Change settings, for the next start."""
+        self._settings |= {name.upper(): str(value) for name, value in settings.items()}
 
     def end(self, number: signal.Signals) -> None:
         """Send a signal to the server and wait until it is gone."""

@@ -154,6 +154,8 @@ async def test_a_directory_that_has_everything_goes_to_the_trash_alone(
 
 
 ANY_TIME = {"cold_hours": "00:00-00:00"}
+#: Of a product that is sixty times as fast as life: a minute and half a minute, also on a busy machine.
+UNHURRIED = {"time_scale": 60, "ping_timeout_ms": 3_600_000, "lease_ms": 3_600_000, "ack_timeout_ms": 1_800_000}
 
 # -- the whole product --------------------------------------------------------------------------------------------
 
@@ -187,7 +189,7 @@ def start(product: Product) -> None:
 
 
 def test_a_session_survives_the_loss_of_its_directory_and_kills_of_the_server(tmp_path: Path) -> None:
-    with running_product(tmp_path, proxies=1, time_scale=60, credentials="server", **ANY_TIME) as product:
+    with running_product(tmp_path, proxies=1, credentials="server", **UNHURRIED, **ANY_TIME) as product:
         product.link("a")
         directory = tmp_path / "data" / "sessions" / "a"
         messages = send(product, "one", "two")
