@@ -22,7 +22,8 @@ from tests.waiting import PATIENCE_S
 from wa_orchestrator.simulator.control.http_server import HttpServer
 
 Json = dict[str, Any]
-LEASE_MS = 3_000
+LEASE_MS = 60_000
+"""Long: a worker gives a message up when our answer takes longer than this, and on a busy machine it may take seconds."""
 FENCED = {"code": "FENCED", "message": "a newer epoch exists"}
 
 
@@ -65,6 +66,8 @@ class Station:
     hears_messages: asyncio.Event = field(default_factory=_set_event)
     unheard: int = 0
     outbox_status: int | None = None
+    #: what the outbox answers from the moment at which a message is claimed
+    status_after_claim: int | None = None
     #: what CREDENTIALS=server has stored: epoch and number of the copy, the copy, the changes after it
     stored: tuple[int, int, list[bytes]] | None = None
     #: copies and changes are answered while this is set, and how many wait for that
@@ -266,6 +269,7 @@ class StandIn:
             if asked.get("accept") == ["commands"] or station.leased or not station.waiting:
                 return None
             station.leased = station.waiting.popleft()
+            station.outbox_status = station.status_after_claim or station.outbox_status
             return station.leased
 
         try:

@@ -41,13 +41,20 @@ async def _killed_again_and_again(rig: Rig, number: int, kills: int) -> None:
     await until(lambda: _acked(session) >= {each["messageId"] for each in sent}, lambda: f"{number}: not all acked")
     await until(lambda: heard <= _received(session).keys(), lambda: f"missing {heard - _received(session).keys()}")
     assert {text: count for text, count in _received(session).items() if count != 1} == {}
-    shown = [entry for entry in rig.world.whatsapp.inbox(friend) if not entry["fromMe"]]
-    assert Counter(entry["id"] for entry in shown) == Counter(each["whatsappId"] for each in sent)
+    await until(
+        lambda: _shown(rig, friend) == Counter(each["whatsappId"] for each in sent),
+        lambda: f"{number}: shown are {_shown(rig, friend)}",
+    )
     await rig.world.whatsapp.send_text(friend, session.phone, "still readable?")
     await session.event("MESSAGE_RECEIVED", text="still readable?")
     await rig.server.acked(await session.say(friend, "yes"))
     assert [event for event in session.station.events if event["type"] == "MESSAGE_UNDECRYPTABLE"] == []
     await session.worker.terminate()
+
+
+def _shown(rig: Rig, friend: str) -> Counter[str]:
+    """What the friend sees, by WhatsApp id; what could not be decrypted is sent again first."""
+    return Counter(entry["id"] for entry in rig.world.whatsapp.inbox(friend) if not entry["fromMe"])
 
 
 def _acked(session: Session) -> set[str]:

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.waiting import promised
 from tests.worker.harness import Rig, new_phone
 from wa_orchestrator.simulator.errors import SimulatorError
 
@@ -35,7 +36,7 @@ async def test_a_demanded_passkey_is_named_within_a_second(rig: Rig) -> None:
     asked_at = time.monotonic()
     await rig.world.whatsapp.scan(session.phone, qr["data"]["qr"])
     await session.event("AUTH_FAILURE", reason="PASSKEY_REQUIRED")
-    assert time.monotonic() - asked_at < 1.0
+    assert time.monotonic() - asked_at < promised(1)
     assert await session.worker.ended() == 34
 
 
@@ -108,14 +109,16 @@ async def test_a_worker_uses_the_revision_that_another_session_was_accepted_with
 
 async def test_a_refused_version_is_looked_up_once_more_and_then_reported(rig: Rig) -> None:
     session = rig.session()
+    session.proxy = 2  # workers of other tests live on and dial by the first
     await session.link()
     await session.worker.terminate()
     await rig.world.whatsapp.fault("outdated", phone=session.phone)
-    before = len([one for proxy in rig.world.pool for one in proxy.describe()["connections"]])
+    proxy = rig.world.pool.find("proxy-3")
+    before = len(proxy.describe()["connections"])
     await session.start()
     await session.event("DISCONNECTED", reason="CLIENT_OUTDATED", code=405, willReconnect=False)
     assert await session.worker.ended() == 35
-    dials = len([one for proxy in rig.world.pool for one in proxy.describe()["connections"]]) - before
+    dials = len(proxy.describe()["connections"]) - before
     assert dials == 3  # two logins and one look-up, not a loop
 
 

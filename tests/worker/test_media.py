@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tests.worker.harness import Rig, Session, new_phone
 from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol import protobuf
@@ -42,11 +43,17 @@ async def sends_picture(rig: Rig, session: Session, **changes: Any) -> str:
 
 
 async def test_a_file_that_whatsapp_has_dropped_is_asked_for_from_the_phone(rig: Rig, linked: Session) -> None:
-    sent = await picture(rig, linked)
+    sent, before = await picture(rig, linked), _asked_again(linked)
     rig.world.whatsapp.drop_file(linked.phone, sent)
     assert await fetched(rig, linked, sent) == PICTURE
     assert await fetched(rig, linked, sent) == PICTURE
-    assert sum("media.asked_again" in line for line in linked.worker.raw) == 1
+    await until(lambda: _asked_again(linked) > before, "the worker says that it asked")
+    assert _asked_again(linked) == before + 1
+
+
+def _asked_again(session: Session) -> int:
+    """How often the worker has asked the phone so far, also for other tests."""
+    return sum("media.asked_again" in line for line in session.worker.raw)
 
 
 async def test_a_file_that_the_phone_has_no_more_either_is_expired(rig: Rig, linked: Session) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import promised
 from tests.worker.harness import Rig, Session, new_phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -67,7 +68,7 @@ async def test_a_hanging_proxy_is_noticed_within_ten_seconds(rig: Rig) -> None:
     began = time.monotonic()
     await session.start()
     await session.event("PROXY_ERROR", stage="dropped")
-    assert time.monotonic() - began < 20  # ten, and the start of the process, which may be slow
+    assert time.monotonic() - began < promised(20)  # ten, and the start of the process
 
 
 async def test_a_proxy_that_is_not_there_fails_at_connect_and_one_whose_name_is_unknown_at_dns(rig: Rig) -> None:

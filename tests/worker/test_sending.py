@@ -87,9 +87,8 @@ async def test_a_worker_that_was_frozen_does_not_write_what_it_no_longer_holds(r
 async def test_a_message_is_not_written_while_the_server_does_not_answer(rig: Rig) -> None:
     session, friend = rig.session(TYPING_MAX_MS="1000"), new_phone()
     await session.link()
+    session.station.status_after_claim = 503
     await session.say(friend, "x" * 400)
-    await until(lambda: "message.claimed" in session.worker.text, "the worker has claimed it")
-    session.station.outbox_status = 503
     await until(lambda: "message.abandoned" in session.worker.text, "the worker has given it up")
     assert session.arrivals(to=friend) == []
 
@@ -106,7 +105,8 @@ async def test_an_unanswered_message_is_given_back_as_unknown_and_a_late_proof_s
     session = rig.session(ACK_TIMEOUT_MS="300")
     await session.link()
     await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
-    await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=1.0)
+    # Long after the timeout: a worker that was slow to notice that must not meet the ack first.
+    await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=5)
     message = await session.say(new_phone(), "unknown")
     nack = await rig.server.nacked(message)
     assert (nack["code"], nack["retryable"]) == ("ACK_TIMEOUT", True)

@@ -6,10 +6,13 @@ import time
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import promised, until
 from tests.worker.harness import Rig, Session, new_phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LOST = 12
+"""Each would cost two seconds and more if the phone were asked before the author: more together than a busy machine needs."""
 
 
 def _told(session: Session, kind: str) -> list[str]:
@@ -65,20 +68,19 @@ async def test_a_view_once_message_is_told_to_be_opened_on_the_phone(rig: Rig, l
     assert told["data"]["reason"] == "view_once"
 
 
-async def test_two_undecryptable_messages_do_not_hold_up_the_next(rig: Rig) -> None:
+async def test_undecryptable_messages_do_not_hold_up_the_next(rig: Rig) -> None:
     session, friend, other = rig.session(), new_phone(), new_phone()
     await session.link()
     await rig.world.whatsapp.send_text(other, session.phone, "first words")
     await session.event("MESSAGE_RECEIVED", text="first words")
     await rig.world.whatsapp.fault("no_resend", phone=session.phone)
-    await rig.world.whatsapp.fault("desync", phone=session.phone, times=2)
-    for _ in range(2):
+    await rig.world.whatsapp.fault("desync", phone=session.phone, times=LOST)
+    for _ in range(LOST):
         await rig.world.whatsapp.send_text(friend, session.phone, "lost")
     started = time.monotonic()
     await rig.world.whatsapp.send_text(other, session.phone, "next")
     await session.event("MESSAGE_RECEIVED", text="next")
-    # Each would cost two seconds and more if the phone were asked before the author.
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < promised(4)
 
 
 async def test_a_session_begun_under_the_number_decrypts_what_comes_under_the_lid(rig: Rig) -> None:
