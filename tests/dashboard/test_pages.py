@@ -93,6 +93,23 @@ def test_no_page_keeps_anybody_out(
     context.close()
 
 
+#: Fields whose example has no Hebrew letter, and where it does not begin at the left.
+_ADDRESSES_AT_THE_RIGHT = """
+    [...document.querySelectorAll('input[placeholder], textarea[placeholder], input.ltr, textarea.ltr')].filter(each => {
+      const { direction, textAlign } = getComputedStyle(each)
+      return !/[\u0590-\u05ff]/.test(each.placeholder) && (direction !== 'ltr' || !['start', 'left'].includes(textAlign))
+    }).map(each => each.name)
+"""
+
+
+def test_addresses_and_numbers_begin_at_the_left_in_hebrew_too(served: ServedFleet, chromium: Browser) -> None:
+    page = log_in(visit(chromium, served.address, language="he"), served.address, PASSWORD)
+    for path in PAGES:
+        page.goto(served.address + path)
+        assert page.evaluate(_ADDRESSES_AT_THE_RIGHT) == [], path
+    page.context.close()
+
+
 @pytest.mark.parametrize("language", ["en", "he"])
 def test_no_page_scrolls_sideways_at_any_width(served: ServedFleet, chromium: Browser, language: str) -> None:
     context = visit(chromium, served.address, language=language)
