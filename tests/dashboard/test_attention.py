@@ -18,12 +18,14 @@ from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages,
 from wa_orchestrator.dashboard.pages import proxies as proxies_page
 from wa_orchestrator.dashboard.pages import settings as settings_page
 from wa_orchestrator.domain.access.permissions import Role, Scope
-from wa_orchestrator.domain.stream_events import ProxyReason
+from wa_orchestrator.domain.ids import Phone, SessionId
+from wa_orchestrator.domain.stream_events import EventType, ProxyReason, UnprovenOptOuts
 from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.access import api_keys, audit, people
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.events import lasting_troubles, webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
+from wa_orchestrator.store.events.lasting_troubles import FoundTrouble
 from wa_orchestrator.store.messages import contacts, holds
 from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.store.sessions import slots
@@ -289,6 +291,25 @@ async def test_a_reachout_lock_is_shown_where_its_line_leads(redis: Redis, scrip
     await redis.hset(keys.pace("972500000001"), "lock_until", await scripts.now_ms() + 3_600_000)
     for page, query in ((anti_ban, {}), (session, {"id": "w1"}), (fleet, {})):
         assert "WhatsApp allows no new contacts until" in await page_of(redis, page, query), page.__name__
+
+
+async def test_unproven_opt_outs_are_told_on_the_page_of_their_session_as_in_the_list(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    proxy = await builder.proxy(1)
+    for name in ("w1", "w2"):
+        await builder.connected(name, f"Clinic {name}", f"97250000000{name[1]}", [proxy])
+    told = FoundTrouble(
+        EventType.SESSION_OPT_OUTS_UNPROVEN, UnprovenOptOuts(SessionId("w1"), Phone("972500000001"), 10), told=True
+    )
+    await lasting_troubles.report(scripts, {"opt-outs w1": told})
+    [item] = [each for each in attention.items(await look(redis), ENGLISH) if each.state == "failed"]
+    shown = {name: await page_of(redis, session, {"id": name}) for name in ("w1", "w2")}
+    for sentence in (item.what, item.do):
+        assert (sentence in shown["w1"], sentence in shown["w2"]) == (True, False)
+    await holds.put(scripts, holds.Hold("phone:972500000001", FOREVER_MS, "MANUAL", "Dana"))
+    assert item.do in await page_of(redis, session, {"id": "w1"})  # a pause does not hide it
 
 
 async def test_only_a_pause_without_an_end_is_said_to_need_an_administrator(redis: Redis, scripts: Scripts) -> None:

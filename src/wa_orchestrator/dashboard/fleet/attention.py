@@ -115,11 +115,18 @@ def _disabled_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 
 def _unproven_opt_outs(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    for trouble in snapshot.troubles:
-        row = snapshot.rows.get(trouble.fields.get("session", ""))
-        if trouble.kind == EventType.SESSION_OPT_OUTS_UNPROVEN and row is not None:
-            what = locale.t("attention.opt_outs", name=bdi(snapshot.called(row)))
-            yield _line("failed", what, locale.t("attention.opt_outs_do"), f"/sessions/{row.id}", locale)
+    for row in snapshot.sorted_rows():
+        if item := unproven_opt_outs(snapshot, row, locale):
+            yield item
+
+
+def unproven_opt_outs(snapshot: Snapshot, row: Row, locale: Locale) -> Item | None:
+    """Return what the list and the page of a session say when its opt-outs may be forged; None otherwise."""
+    troubles = (each for each in snapshot.troubles if each.kind == EventType.SESSION_OPT_OUTS_UNPROVEN)
+    if all(each.fields.get("session") != row.id for each in troubles):
+        return None
+    what = locale.t("attention.opt_outs", name=bdi(snapshot.called(row)))
+    return _line("failed", what, locale.t("attention.opt_outs_do"), f"/sessions/{row.id}", locale)
 
 
 def _error_text(code: str, locale: Locale) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet import history
-from wa_orchestrator.dashboard.fleet.attention import is_offline_for_long
+from wa_orchestrator.dashboard.fleet.attention import is_offline_for_long, unproven_opt_outs
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
@@ -67,7 +67,9 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
     progress, hour = trust_progress(row, view.now_ms), local.hour + local.minute / 60
     return {
         "session-head": m.session_head(view, row),
-        "session-why": m.session_why(view, row, is_offline_for_long(row, view.now_ms)),
+        "session-why": m.session_why(
+            view, row, is_offline_for_long(row, view.now_ms), unproven_opt_outs(view.snapshot, row, view)
+        ),
         "session-today": m.session_today(view, row, progress, hour, str(local.tzinfo)),
         "session-queue": m.session_queue(view, row, await queue(renderer, row)),
         "session-health": m.session_health(
