@@ -13,6 +13,7 @@ from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_pages import OVER_THE_EDGE, serious
 from wa_orchestrator.domain.messages import incoming
+from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.store import keys
 
 pytestmark = pytest.mark.browser
@@ -69,23 +70,44 @@ def test_whoever_knows_that_a_message_arrived_says_so_and_it_counts_as_sent(
     page.context.close()
 
 
-def test_a_message_that_perhaps_arrived_is_sent_again_as_a_new_one_after_a_question(
+def test_a_message_that_perhaps_arrived_is_retried_with_the_same_whatsapp_id(
     served: ServedFleet, chromium: Browser
 ) -> None:
     lost = served.do(lambda on: answer(on, 900, "The code is 4471", "unknown"))
+    before = served.do(lambda on: on.redis.hget(keys.message(lost), "whatsapp_id"))
     page = log_in(visit(chromium, served.address), served.address, PASSWORD)
     opened(page, served.address)
-    again = page.locator(f"#m-{lost}").get_by_role("button", name="Send again…")
-    again.click()
-    expect(page.locator("dialog[open]")).to_contain_text("gets it twice")
+    expect(page.locator(f"#m-{lost} .under")).to_contain_text("keeps its WhatsApp id, so nobody sees it twice")
+    expect(page.locator("[action='/do/send-again']")).to_have_count(0)
+    page.locator(f"#m-{lost}").get_by_role("button", name="Retry", exact=True).click()
+    expect(page.locator(f"#m-{lost} .under")).to_contain_text("Queued")
+    expect(page.locator(".msg.ours")).to_have_count(1)  # it is the same message, not a second one
+    assert served.do(lambda on: on.redis.hget(keys.message(lost), "whatsapp_id")) == before
+    page.context.close()
+
+
+@pytest.mark.parametrize("path", [f"/inbox?c={HERE}", f"/messages?id=m_{900:018x}"])
+def test_a_retry_that_may_leave_from_another_phone_asks_first(
+    served: ServedFleet, chromium: Browser, path: str
+) -> None:
+    lost = served.do(lambda on: answer(on, 900, "The code is 4471", "unknown"))
+    served.do(lambda on: on.redis.hset(keys.message(lost), "reason", Failure.SENDER_LOST))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    page.goto(served.address + path)
+    page.get_by_role("button", name="Retry…").click()
+    expect(page.locator("dialog[open]")).to_contain_text("would then get it twice")
     page.keyboard.press("Escape")
-    expect(page.locator(".msg.ours")).to_have_count(1)
-    again.click()
-    page.click("#confirm [data-yes]")
-    copy = page.locator(".msg.ours").nth(1)
-    expect(copy).to_contain_text("The code is 4471")
-    expect(copy.locator(".under")).to_contain_text("Queued")  # with its own time
+    assert served.do(lambda on: on.redis.hget(keys.message(lost), "status")) == "unknown"
+    page.context.close()
+
+
+def test_an_unconfirmed_message_whose_text_is_erased_cannot_be_retried(served: ServedFleet, chromium: Browser) -> None:
+    lost = served.do(lambda on: answer(on, 900, "The code is 4471", "unknown"))
+    served.do(lambda on: on.redis.hdel(keys.message(lost), "body"))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
     expect(page.locator(f"#m-{lost} .under")).to_contain_text("Perhaps sent")
+    expect(page.locator(f"#m-{lost} button")).to_have_text(["The contact has it"])
     page.context.close()
 
 
@@ -151,6 +173,9 @@ def test_a_note_stands_in_the_thread_where_it_was_written_and_says_that_it_was_n
     note = page.locator(".msgs > .note")
     expect(note).to_be_visible()
     expect(note).to_contain_text("Dana Note, not sent")
+    expect(note).to_contain_text("last changed")
+    expect(page.locator("#facts .noted")).to_contain_text("Last changed by Dana")
+    expect(page.locator("#facts .noted")).to_contain_text("Earlier texts are not kept")
     expect(note.locator("p")).to_have_text("Prefers the morning <b>")
     served.do(lambda on: says(on, "3A08", "Thank you!"))
     expect(page.locator(".msgs > li").last).to_contain_text("Thank you!")  # came later
@@ -170,13 +195,13 @@ def test_filters_say_how_many_conversations_they_show(served: ServedFleet, chrom
     page = log_in(visit(chromium, served.address), served.address, PASSWORD)
     page.goto(f"{served.address}/inbox")
     chips = page.locator("#inbox-chips a")
-    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine", "Closed 0"])
+    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine 0", "Closed 0"])
     page.wait_for_selector("body[data-live]")
     served.do(lambda on: says(on, "3A09", "Hello?", phone="972525550300"))
-    expect(chips).to_have_text(["Open 3", "Unread 3", "Mine", "Closed 0"])
+    expect(chips).to_have_text(["Open 3", "Unread 3", "Mine 0", "Closed 0"])
     opened(page, served.address)
     page.click("[data-close-form] button")
-    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine", "Closed 1"])
+    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine 0", "Closed 1"])
     page.context.close()
 
 

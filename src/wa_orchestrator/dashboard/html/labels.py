@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
+from wa_orchestrator.domain.messages.failures import FREEING
 from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
 from wa_orchestrator.domain.sessions.session import Reason
@@ -73,6 +74,11 @@ def message_note(view: Locale, code: str, status: str) -> str:
     if status != MessageStatus.UNKNOWN and view.knows(f"note.{code}"):
         return str(view.t(f"note.{code}").striptags())
     return catalogue.message_failure(view.language, code, status) or code
+
+
+def retry_question(view: Locale, reason: str | None) -> str:
+    """Return what to ask before a retry that may reach its recipient twice; empty for one that cannot."""
+    return str(view.t("message.retry_ask").striptags()) if reason in FREEING else ""
 
 
 def delivery_note(view: Locale, note: str) -> Markup:

@@ -19,7 +19,7 @@ from wa_orchestrator.orchestrator.api.conversations.models import (
 )
 from wa_orchestrator.orchestrator.api.conversations.routes import ConversationRoutes, ConversationSearch
 from wa_orchestrator.store.access import people
-from wa_orchestrator.store.conversations import presence, quick_replies
+from wa_orchestrator.store.conversations import conversation_index, presence, quick_replies
 from wa_orchestrator.web.auth import Caller
 
 ROWS: Final = 50
@@ -28,6 +28,8 @@ MESSAGES: Final = 30
 _NO_LIST: Final = ConversationPage(conversations=[], next=None, waiting=0, open=0, closed=0)
 #: What the filter chips show.
 SHOWN: Final = ("", "waiting", "mine", "closed")
+#: Conversations of a state among which a person's own are counted; the count of more ends with a plus.
+_MOST_COUNTED: Final = 1_000
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
@@ -38,6 +40,8 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     names = await _names(renderer, view)
     drafts = await _drafts(renderer, view, [*listed.conversations, *([detail] if detail else [])])
     parts = _parts(renderer, view, query, listed, drafts) | _thread_parts(renderer, view, detail, thread, names)
+    if is_whole:
+        parts["inbox-chips"] = await _chips(renderer, view, query, listed)
     values = {
         "draft": drafts.get(detail.conversation_id, "") if detail else "",
         "query": query,
@@ -56,6 +60,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     listed = await _listed(renderer, view, query)
     detail, thread = await _opened(renderer, view, query)
     made = _parts(renderer, view, query, listed, await _drafts(renderer, view, listed.conversations))
+    made["inbox-chips"] = await _chips(renderer, view, query, listed)
     return made | _thread_parts(renderer, view, detail, thread, await _names(renderer, view))
 
 
@@ -69,7 +74,6 @@ def _parts(
     }
     return {
         "inbox-head": m.head(view, listed.waiting),
-        "inbox-chips": m.chips(view, query, SHOWN, listed),
         "inbox-order": m.order(listed.conversations),
     } | rows
 
@@ -128,6 +132,24 @@ async def _listed(renderer: Renderer, view: View, query: Mapping[str, str]) -> C
         )
     except Refused:  # a cursor of an old address
         return await _routes(renderer).list_conversations(_caller(view), ConversationSearch(**found))
+
+
+async def _chips(renderer: Renderer, view: View, query: Mapping[str, str], listed: ConversationPage) -> Markup:
+    made: Markup = renderer.inbox.chips(view, query, SHOWN, listed, await _mine(renderer, view, query))
+    return made
+
+
+async def _mine(renderer: Renderer, view: View, query: Mapping[str, str]) -> str:
+    """Return how many open conversations the person answers, of the chosen session or of all that they see."""
+    if view.person is None or not view.person.account:
+        return view.number(0)
+    session, rows = query.get("session", ""), view.snapshot.rows
+    among = frozenset({session}) if session in rows else frozenset(rows) if view.is_limited else None
+    scripts = renderer.context.scripts
+    count, is_all = await conversation_index.count_assigned(
+        scripts, view.person.account, among=among, most=_MOST_COUNTED
+    )
+    return view.number(count) + ("" if is_all else "+")
 
 
 async def _opened(

@@ -217,7 +217,6 @@ ACTIONS: Final[dict[str, Action]] = {
     "cancel": Action("DELETE", "/api/v1/messages/{id}"),
     "retry": Action("POST", "/api/v1/messages/{id}/retry"),
     "confirm": Action("POST", "/api/v1/messages/{id}/confirm"),
-    "send-again": Action("POST", "/api/v1/messages/{id}/send-again"),
     "empty-queue": Action("DELETE", "/api/v1/queue/{id}"),
     "limits": Action("PUT", "/api/anti-ban/sessions/{id}/limits", _limits),
     "limits-reset": Action("DELETE", "/api/anti-ban/sessions/{id}/limits"),
@@ -307,7 +306,7 @@ def outcome_of(
     secret = str(body.get("key") or body.get("code") or body.get("secret") or body.get("link") or "")
     shown = "" if name in _SHOWN else secret
     done = locale.t(f"done.{name}", **_values(form, body))
-    if name in ("send", "reply", "send-again"):
+    if name in ("send", "reply"):
         done = _with_warnings(done, body, locale)
     return Outcome("ok", done, go=action.go(form, body), secret=shown)
 
