@@ -20,6 +20,7 @@ from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.redis_pool import make_pool
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.sessions.labels import SessionLabels
+from wa_orchestrator.web.held_bodies import HeldBodies
 from wa_orchestrator.web.rates import Rates
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Context:
     redis_weaknesses: tuple[Weakness, ...] = ()
     """The settings of Redis with which messages can be lost, as last seen."""
     rates: Rates = field(default_factory=Rates)
+    worker_bodies: HeldBodies = field(default_factory=HeldBodies)
+    """Bodies of workers' requests that are in memory."""
     workers_read_each_other: bool = False
     """Whether a worker that was taken over can read the files of others: the kernel has nothing against it."""
     audit_checked: Checkpoint | None = None

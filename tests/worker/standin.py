@@ -226,6 +226,9 @@ class StandIn:
         body = await request.body()
         if station.event_status:
             return JSONResponse({"code": "AWAY"}, station.event_status)
+        if request.headers.get("authorization") != f"Bearer {station.token}":
+            station.refused.append("no token")
+            return JSONResponse({"code": "WORKER_TOKEN_WRONG"}, 401)
         try:
             Webhook(station.secret).verify(body, dict(request.headers))
         except WebhookVerificationError as error:

@@ -14,6 +14,7 @@ const SETTINGS = {
   epoch: 1,
   webhookUrl: new URL('http://127.0.0.1:9/'),
   webhookSecret: `whsec_${Buffer.alloc(24).toString('base64')}`,
+  workerToken: 'wwt_s.1.00',
   fenceMs: 0,
 }
 

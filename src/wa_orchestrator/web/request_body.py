@@ -14,6 +14,12 @@ def declared_bytes(scope: Scope) -> int | None:
     return int(length) if length.isdigit() else None
 
 
+def expected_bytes(scope: Scope, most: int) -> int:
+    """Return how long a body may become: as long as it declares, or `most` where it does not."""
+    declared = declared_bytes(scope)
+    return most if declared is None else min(declared, most)
+
+
 def limited(receive: Receive, most: Callable[[], int], error: Exception, declared: int | None = None) -> Receive:
     """Return a `receive` that raises `error` once the body is longer than `most()` bytes, or declared as longer."""
     size = 0

@@ -85,7 +85,7 @@ function makeCounter({ prepare, write }: Database): () => number {
   }
 }
 
-type EventSettings = Pick<Settings, 'sessionId' | 'epoch' | 'webhookUrl' | 'webhookSecret' | 'fenceMs'>
+type EventSettings = Pick<Settings, 'sessionId' | 'epoch' | 'webhookUrl' | 'webhookSecret' | 'workerToken' | 'fenceMs'>
 
 export type Hooks = {
   answered: () => void
@@ -324,10 +324,12 @@ export class Events {
 
   /** Signed anew for each attempt, and in the name of the epoch that delivers: an older one would be refused. */
   #post({ id, sequence, type, timestamp, data }: Event): Promise<Answer> {
-    const { sessionId, epoch } = this.#settings
+    const { sessionId, epoch, workerToken } = this.#settings
     const body = JSON.stringify({ sessionId, type, timestamp, epoch, sequence, data })
     const now = new Date(this.#clock.serverNow())
     const headers = {
+      // Tells before the body is read whose it is: a signature does so only afterwards.
+      authorization: `Bearer ${workerToken}`,
       'content-type': 'application/json',
       'webhook-id': id,
       'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),

@@ -60,6 +60,14 @@ def require_token(context: Context, request: Request, session_id: str) -> int:
 
     Raises 401 for a missing or forged token, 403 for another session's.
     """
+    owner, epoch = require_genuine(context, request)
+    if owner != session_id:
+        raise Refused("OTHER_SESSION", "This token belongs to another session.", 403)
+    return epoch
+
+
+def require_genuine(context: Context, request: Request) -> tuple[str, int]:
+    """Return the session and epoch of a worker's token; raises 401 for a missing or forged one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     owner, epoch = _claims(token.strip()) if scheme.lower() == "bearer" else ("", 0)
     given = token.strip().encode()
@@ -67,9 +75,12 @@ def require_token(context: Context, request: Request, session_id: str) -> int:
     if not owner or not any(hmac.compare_digest(each, given) for each in genuine):
         auth.count_stranger(context, request)
         raise Refused("WORKER_TOKEN_WRONG", "Not a valid worker token of this server.", 401)
-    if owner != session_id:
-        raise Refused("OTHER_SESSION", "This token belongs to another session.", 403)
-    return epoch
+    return owner, epoch
+
+
+def sender(session_id: str, epoch: int) -> str:
+    """Return what the bodies of a worker are counted as. One that was replaced takes no room of its successor."""
+    return f"{session_id} {epoch}"
 
 
 async def authenticate_worker(context: Context, request: Request, session_id: str) -> Session:

@@ -14,6 +14,7 @@ from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.sessions import stored_credentials
 from wa_orchestrator.store.sessions.stored_credentials import CopyNeeded
 from wa_orchestrator.web import request_body
+from wa_orchestrator.web.held_bodies import HeldBodies
 from wa_orchestrator.web.keyed_route import before_body, longest_body
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -23,6 +24,8 @@ MAX_COPY_BYTES: Final = 32 * 1024 * 1024
 MAX_CHANGE_BYTES: Final = 4 * 1024 * 1024
 #: A worker sends a copy when its changes are as long as the one before. Redis' journal has each of them.
 MAX_COPY_BYTES_PER_MINUTE: Final = 2 * MAX_COPY_BYTES
+#: Copies in memory at once. Workers whose copy has to wait send it again.
+ALL_COPIES_BYTES: Final = 8 * MAX_COPY_BYTES
 
 Number = Annotated[int, Path(ge=1, lt=2**53)]
 
@@ -31,6 +34,7 @@ class WorkerCredentialRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, f"{BASE}/credentials", "workers")
         self.include_in_schema = False
+        self._copies = HeldBodies(MAX_COPY_BYTES, ALL_COPIES_BYTES)
         self.dependencies.append(Depends(before_body(self._check_token, _no_dependency)))
         self.get("")(self.fetch)
         self.post("/copy/{number}")(self.put_copy)
@@ -65,13 +69,13 @@ class WorkerCredentialRoutes(RouteGroup):
         """Store a whole copy."""
         session = await tokens.authenticate_worker(self._context, request, session_id)
         # Counted by what it declares, before it takes memory. One that declares nothing may be as long as any.
-        length = request_body.declared_bytes(request.scope)
-        amount = MAX_COPY_BYTES if length is None else min(length, MAX_COPY_BYTES)
-        self._context.rates.require(f"worker copy {session_id}", MAX_COPY_BYTES_PER_MINUTE, amount=amount)
-        body = await request_body.read(request, MAX_COPY_BYTES)
-        outcome = await stored_credentials.put_copy(
-            self._scripts, session.id, epoch=session.epoch, number=number, copy=_sealed(body)
-        )
+        amount = request_body.expected_bytes(request.scope, MAX_COPY_BYTES)
+        with self._copies.holding(tokens.sender(session.id, session.epoch), amount):
+            self._context.rates.require(f"worker copy {session_id}", MAX_COPY_BYTES_PER_MINUTE, amount=amount)
+            body = await request_body.read(request, MAX_COPY_BYTES)
+            outcome = await stored_credentials.put_copy(
+                self._scripts, session.id, epoch=session.epoch, number=number, copy=_sealed(body)
+            )
         if isinstance(outcome, Fenced):
             raise tokens.fenced(outcome.epoch)
         return Response(status_code=204)
@@ -80,11 +84,13 @@ class WorkerCredentialRoutes(RouteGroup):
     async def add_change(self, request: Request, session_id: SessionId, number: Number) -> Response:
         """Store a change set after the one before it."""
         session = await tokens.authenticate_worker(self._context, request, session_id)
-        body = await request_body.read(request, MAX_CHANGE_BYTES)
-        self._context.rates.require(f"worker bytes {session_id}", MAX_BYTES_PER_MINUTE, amount=len(body))
-        outcome = await stored_credentials.add_change(
-            self._scripts, session.id, epoch=session.epoch, number=number, change=_sealed(body)
-        )
+        amount = request_body.expected_bytes(request.scope, MAX_CHANGE_BYTES)
+        with self._context.worker_bodies.holding(tokens.sender(session.id, session.epoch), amount):
+            body = await request_body.read(request, MAX_CHANGE_BYTES)
+            self._context.rates.require(f"worker bytes {session_id}", MAX_BYTES_PER_MINUTE, amount=len(body))
+            outcome = await stored_credentials.add_change(
+                self._scripts, session.id, epoch=session.epoch, number=number, change=_sealed(body)
+            )
         match outcome:
             case Fenced(epoch):
                 raise tokens.fenced(epoch)

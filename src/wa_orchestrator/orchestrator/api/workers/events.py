@@ -5,7 +5,8 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeGuard
@@ -106,8 +107,8 @@ class WorkerEventRoutes(RouteGroup):
         super().__init__(context, "", "workers")
         self._handlers = handlers
         described = responses(
-            BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, EPOCH_MISSING=401, DUPLICATE=409, FENCED=409,
-            STILL_WORKING=503,
+            BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, EPOCH_MISSING=401, WORKER_TOKEN_WRONG=401,
+            DUPLICATE=409, FENCED=409, STILL_WORKING=503, BODIES_FULL=503,
         )  # fmt: skip
         for path, name in PATHS.items():
             self.post(path, name=name, response_model=AcceptedEvent, responses=described, openapi_extra=_BODY)(
@@ -123,14 +124,24 @@ class WorkerEventRoutes(RouteGroup):
         """Report an event of a worker, signed as in Standard Webhooks.
 
         A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
-        that a newer worker runs the session.
+        that a newer worker runs the session. With the worker's token as a bearer token, its long events wait for no
+        other worker's.
         """
-        try:
+        sender = self._sender(request)
+        with self._context.worker_bodies.holding(sender, request_body.expected_bytes(request.scope, MAX_BYTES)):
+            return await self._receive(request)
+
+    def _sender(self, request: Request) -> str:
+        """Return whose body it would be, by its head alone. Workers that send no token share what one may send."""
+        with self._counting_strangers(request):
+            _check_headers(request.headers)
+        if "authorization" not in request.headers:
+            return ""
+        return tokens.sender(*tokens.require_genuine(self._context, request))
+
+    async def _receive(self, request: Request) -> Response:
+        with self._counting_strangers(request):
             event, event_id, body = await self._verified(request)
-        except Refused as refusal:
-            if refusal.status == HTTPStatus.UNAUTHORIZED:
-                count_stranger(self._context, request)
-            raise
         self._context.rates.require(f"worker {event.session_id}", self._settings.worker_rate_per_minute)
         self._context.rates.require(f"worker bytes {event.session_id}", MAX_BYTES_PER_MINUTE, amount=len(body))
         delivery = EventDelivery(event.session_id, event.epoch or 0, event_id, body, _KEPT_MS)
@@ -144,9 +155,17 @@ class WorkerEventRoutes(RouteGroup):
         log.debug("worker_event.received", session=event.session_id, type=event.type, epoch=event.epoch)
         return Response(_ACCEPTED, media_type="application/json")
 
+    @contextmanager
+    def _counting_strangers(self, request: Request) -> Iterator[None]:
+        try:
+            yield
+        except Refused as refusal:
+            if refusal.status == HTTPStatus.UNAUTHORIZED:
+                count_stranger(self._context, request)
+            raise
+
     async def _verified(self, request: Request) -> tuple[WorkerEvent[Payload], str, bytes]:
         """Return a request's event, its id and its body, if a worker has signed it."""
-        _check_headers(request.headers)
         body = await request_body.read(request, self._longest(request))
         raw = _json(body)
         stated = raw.get("epoch") is not None

@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request, Response
@@ -170,7 +171,9 @@ class WorkerOutboxRoutes(RouteGroup):
 
         async def handle(request: Request) -> Response:
             await self._check_token(request)
-            body = _parsed(model, await _json(request, self._settings.max_body_bytes), request.path_params)
+            most = self._settings.max_body_bytes
+            with self._holding(request, most):
+                body = _parsed(model, await _json(request, most), request.path_params)
             found = await endpoint(request, **request.path_params, body=body)
             if isinstance(found, Response):
                 return found
@@ -183,6 +186,11 @@ class WorkerOutboxRoutes(RouteGroup):
         session_id = str(request.path_params["session_id"])
         request.state.epoch = tokens.require_token(self._context, request, session_id)
         self._context.rates.require(f"worker {session_id}", self._settings.worker_rate_per_minute)
+
+    def _holding(self, request: Request, most: int) -> AbstractContextManager[None]:
+        """Count the body of a request whose token was checked, while it is read."""
+        sender = tokens.sender(str(request.path_params["session_id"]), request.state.epoch)
+        return self._context.worker_bodies.holding(sender, request_body.expected_bytes(request.scope, most))
 
     async def _authenticate(self, request: Request, session_id: str) -> Session:
         async with self._slots:
@@ -276,7 +284,8 @@ class WorkerOutboxRoutes(RouteGroup):
         await self._authenticate(request, session_id)
         if not await commands.is_asked(self._scripts, session_id, command_id):
             raise _unasked(command_id)  # before its body is read
-        answer = await _command_result(request)
+        with self._holding(request, MAX_RESULT_BYTES):
+            answer = await _command_result(request)
         if not await commands.put_result(self._scripts, session_id, command_id, answer):
             raise _unasked(command_id)
         return {"ok": True}
