@@ -120,5 +120,4 @@ def radar(run: Invocation) -> None:
 
 def test_alert(run: Invocation) -> None:
     """Send an alert to see that alerts arrive."""
-    result = run.client.test_alert()
-    run.output(result, lambda: tables.line("An alert is on its way."))
+    run.say(run.client.test_alert(), "An alert is on its way.")

@@ -37,11 +37,10 @@ def listed(run: Invocation) -> None:
 def add_profile(run: Invocation, name: ProfileName) -> None:
     """Add a profile that new sessions may get."""
     made = run.client.add_profile(name)
-    run.output(made, lambda: tables.line(f"New sessions may show as {made['name']}."))
+    run.say(made, f"New sessions may show as {made['name']}.")
 
 
 @command(app, "remove-profile")
 def remove_profile(run: Invocation, name: ProfileName) -> None:
     """Take a profile from the list; sessions that have it keep it."""
-    result = run.client.remove_profile(name)
-    run.output(result, lambda: tables.line(f"New sessions do not get {name}. Those that have it keep it."))
+    run.say(run.client.remove_profile(name), f"New sessions do not get {name}. Those that have it keep it.")

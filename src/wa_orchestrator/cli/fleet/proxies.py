@@ -52,7 +52,7 @@ def add(
 ) -> None:
     """Add a proxy. Its password is not shown again."""
     made = run.client.add_proxy(qr.from_stdin(proxy_url) or "")
-    run.output(made, lambda: tables.line(f"{made['id']} was added: {made['url']}"))
+    run.say(made, f"{made['id']} was added: {made['url']}")
 
 
 @command(app, "import")
@@ -114,7 +114,7 @@ def change(
     if not changes:
         raise Refused("NOTHING_TO_CHANGE", "Say what to change: --name, --provider, --country, --expires, --password.")
     result = run.client.change_proxy(proxy_id, **changes)
-    run.output(result, lambda: tables.line(f"{proxy_id} was changed: {result['url']}"))
+    run.say(result, f"{proxy_id} was changed: {result['url']}")
 
 
 @command(app)
@@ -125,12 +125,11 @@ def remove(
     drain: Annotated[bool, typer.Option("--drain", help="Move its sessions to other proxies first.")] = False,
 ) -> None:
     """Remove a proxy. One in use is refused without --drain."""
-    result = run.client.delete_proxy(proxy_id, drain=drain)
-    run.output(result, lambda: tables.line(f"{proxy_id} was removed."))
+    run.say(run.client.delete_proxy(proxy_id, drain=drain), f"{proxy_id} was removed.")
 
 
 @command(app)
 def reinstate(run: Invocation, proxy_id: ProxyId) -> None:
     """Use a bad proxy again."""
     result = run.client.proxy_act(proxy_id, "reinstate")
-    run.output(result, lambda: tables.line(f"{proxy_id} is {result['status']}."))
+    run.say(result, f"{proxy_id} is {result['status']}.")

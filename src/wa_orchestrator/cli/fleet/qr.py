@@ -48,7 +48,7 @@ def follow(run: Invocation, session_id: str) -> None:
             before = code
             run.output(shown, partial(draw, shown))
         time.sleep(_POLL_S)
-    run.output(session, lambda: tables.line(f"{session_id} is connected as {session['phone']}."))
+    run.say(session, f"{session_id} is connected as {session['phone']}.")
 
 
 def from_stdin(value: str | None) -> str | None:

@@ -128,7 +128,7 @@ def add(
         phone=phone, proxy=proxy, session_id=session_id, label=label, pairing=pairing, tags=tag, profile=profile
     )
     name = made["sessionId"]
-    run.output(made, lambda: tables.line(f"{name} is {made['status']} on {made['proxy'] or 'no proxy'}."))
+    run.say(made, f"{name} is {made['status']} on {made['proxy'] or 'no proxy'}.")
     if wait:
         linking.follow(run, name)
     elif not run.options.as_json:
@@ -216,11 +216,10 @@ def scan_link(
 ) -> None:
     """Print a one-time link to the session's code, for the owner of a phone that is elsewhere."""
     if withdraw:
-        gone = run.client.withdraw_scan_link(session_id)
-        run.output(gone, lambda: tables.line(f"The link of {session_id} opens nothing any more."))
+        run.say(run.client.withdraw_scan_link(session_id), f"The link of {session_id} opens nothing any more.")
         return
     made = run.client.scan_link(session_id, minutes=minutes, language=language)
-    run.output(made, lambda: tables.line(made["link"]))
+    run.say(made, made["link"])
 
 
 @command(app)
@@ -241,7 +240,7 @@ def confirm_phone(
 ) -> None:
     """Confirm that a session with PHONE_CHANGED is linked to the right phone."""
     result = run.client.confirm_phone(session_id, phone)
-    run.output(result, lambda: tables.line(f"{result['sessionId']} is {_state(result)}."))
+    run.say(result, f"{result['sessionId']} is {_state(result)}.")
 
 
 @command(app, "worker-env")
@@ -255,7 +254,7 @@ def worker_env(run: Invocation, session_id: SessionId) -> None:
     from wa_orchestrator.cli.worker_env import worker_environment
 
     variables, has_worker = asyncio.run(worker_environment(installation(run.options.data_dir), session_id))
-    run.output(variables, lambda: tables.line("\n".join(map("=".join, variables.items()))))
+    run.say(variables, "\n".join(map("=".join, variables.items())))
     if has_worker:
         text = f"The server runs a worker of {session_id}. Stop it first: wa-orchestrator sessions stop {session_id}"
         typer.echo(text, err=True)
@@ -266,7 +265,7 @@ Confirm = Annotated[Literal["BANNED"] | None, typer.Option(help="Needed when Wha
 
 def _act(run: Invocation, session_id: str, act: str, confirm: str | None = None) -> None:
     result = run.client.session_act(session_id, act, confirm=confirm)
-    run.output(result, lambda: tables.line(f"{result['sessionId']} is {_state(result)}."))
+    run.say(result, f"{result['sessionId']} is {_state(result)}.")
 
 
 @command(app)
@@ -329,4 +328,4 @@ def delete(
     confirm(f"Delete {session_id}? Its queued messages: {queued}.", yes=yes)
     result = run.client.delete_session(session_id, forget=forget, queued=queued)
     outcome = "was deleted" if result["deleted"] else "will be deleted when its worker has stopped"
-    run.output(result, lambda: tables.line(f"{session_id} {outcome}."))
+    run.say(result, f"{session_id} {outcome}.")

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
 app = group("Conversations: react, edit, delete for everyone, mark as read, typing, look-ups, blocks.")
@@ -16,29 +15,25 @@ Person = Annotated[str, typer.Argument(metavar="TO", help="A phone, lid:…, or 
 @command(app)
 def react(run: Invocation, message_id: MessageId, emoji: Annotated[str, typer.Argument()] = "") -> None:
     """React to a message; without an emoji the reaction is taken back."""
-    result = run.client.act_on_message(message_id, "reaction", emoji=emoji)
-    run.output(result, lambda: tables.line("Done."))
+    run.say(run.client.act_on_message(message_id, "reaction", emoji=emoji), "Done.")
 
 
 @command(app)
 def edit(run: Invocation, message_id: MessageId, text: Annotated[str, typer.Argument()]) -> None:
     """Replace the text of a message that was sent at most 15 minutes ago."""
-    result = run.client.act_on_message(message_id, "edit", text=text)
-    run.output(result, lambda: tables.line("Done."))
+    run.say(run.client.act_on_message(message_id, "edit", text=text), "Done.")
 
 
 @command(app)
 def delete(run: Invocation, message_id: MessageId) -> None:
     """Delete a message for everyone."""
-    result = run.client.act_on_message(message_id, "delete")
-    run.output(result, lambda: tables.line(f"{message_id} is deleted for everyone."))
+    run.say(run.client.act_on_message(message_id, "delete"), f"{message_id} is deleted for everyone.")
 
 
 @command(app)
 def read(run: Invocation, message_id: MessageId) -> None:
     """Mark a message that came in as read."""
-    result = run.client.act_on_message(message_id, "read")
-    run.output(result, lambda: tables.line("Done."))
+    run.say(run.client.act_on_message(message_id, "read"), "Done.")
 
 
 @command(app, "typing")
@@ -50,8 +45,7 @@ def typing_(
     state: Annotated[str, typer.Option(help="typing, recording or paused.")] = "typing",
 ) -> None:
     """Show in a chat that the account types or records."""
-    result = run.client.act_in_chat(session_id, "typing", to=to, state=state)
-    run.output(result, lambda: tables.line("Done."))
+    run.say(run.client.act_in_chat(session_id, "typing", to=to, state=state), "Done.")
 
 
 @command(app)
@@ -59,14 +53,14 @@ def check(run: Invocation, session_id: SessionId, phone: Annotated[str, typer.Ar
     """Ask WhatsApp whether a phone has an account, a few times a day."""
     found = run.client.act_in_chat(session_id, "number-check", phone=phone)
     word = "has" if found["exists"] else "does not have"
-    run.output(found, lambda: tables.line(f"{found['phone']} {word} WhatsApp."))
+    run.say(found, f"{found['phone']} {word} WhatsApp.")
 
 
 @command(app)
 def picture(run: Invocation, session_id: SessionId, to: Person) -> None:
     """Print the address of a person's or a group's picture."""
     found = run.client.act_in_chat(session_id, "profile-picture", to=to)
-    run.output(found, lambda: tables.line(found["url"]))
+    run.say(found, found["url"])
 
 
 @command(app)
@@ -78,5 +72,4 @@ def block(
     undo: Annotated[bool, typer.Option("--undo", help="Unblock instead.")] = False,
 ) -> None:
     """Block a person for this account."""
-    result = run.client.act_in_chat(session_id, "block", to=to, blocked=not undo)
-    run.output(result, lambda: tables.line("Unblocked." if undo else "Blocked."))
+    run.say(run.client.act_in_chat(session_id, "block", to=to, blocked=not undo), "Unblocked." if undo else "Blocked.")

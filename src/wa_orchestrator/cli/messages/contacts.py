@@ -34,7 +34,7 @@ def list_opt_outs(run: Invocation) -> None:
 def add(run: Invocation, phone: Phone) -> None:
     """Write to a recipient no more, and cancel what waits for them."""
     made = run.client.add_opt_out(phone)
-    run.output(made, lambda: tables.line(f"{made['phone']} opted out; {made['cancelled']} messages were cancelled."))
+    run.say(made, f"{made['phone']} opted out; {made['cancelled']} messages were cancelled.")
 
 
 @command(opt_outs, "import")
@@ -65,7 +65,7 @@ def delete(
     confirm(f"Has {recipient} asked to be written to again?", yes=yes)
     result = run.client.delete_opt_out(recipient)
     text = f"{recipient} may be written to again." if result["deleted"] else f"{recipient} had not opted out."
-    run.output(result, lambda: tables.line(text))
+    run.say(result, text)
 
 
 @command(contacts, "list")
@@ -100,7 +100,7 @@ def export(
         print_stream(run, path)
         return
     size = save(run, path, output)
-    run.output({"file": str(output), "bytes": size}, lambda: tables.line(f"{output}: {size} bytes."))
+    run.say({"file": str(output), "bytes": size}, f"{output}: {size} bytes.")
 
 
 @command(contacts)
@@ -109,7 +109,7 @@ def erase(run: Invocation, phone: Phone, *, yes: Yes = False) -> None:
     confirm(f"Erase everything that is stored about {phone}?", yes=yes)
     result = run.client.erase_contact(phone)
     stays = " They stay opted out." if result["optedOut"] else ""
-    run.output(result, lambda: tables.line(f"{result['phone']} was erased.{stays}"))
+    run.say(result, f"{result['phone']} was erased.{stays}")
 
 
 @command(trash, "list")
@@ -133,4 +133,4 @@ def restore(
 ) -> None:
     """Bring a deleted session back; it needs no scan if its phone still has the device."""
     result = run.client.restore_from_trash(trash_id)
-    run.output(result, lambda: tables.line(f"{result['sessionId']} is back."))
+    run.say(result, f"{result['sessionId']} is back.")

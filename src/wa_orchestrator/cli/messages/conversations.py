@@ -85,7 +85,7 @@ def change(
     if not changes:
         raise Refused("NOTHING_TO_CHANGE", "Say what to change: --state, --assigned-to, --notes, --tag.")
     changed = run.client.change_conversation(conversation_id, **changes)
-    run.output(changed, lambda: tables.line(f"{conversation_id} is {changed['state']}."))
+    run.say(changed, f"{conversation_id} is {changed['state']}.")
 
 
 @command(app)
@@ -97,7 +97,7 @@ def read(
 ) -> None:
     """Mark a conversation as read, for the people here."""
     changed = run.client.mark_conversation_read(conversation_id, unread=unread)
-    run.output(changed, lambda: tables.line(f"{conversation_id} has {changed['unread']} unread."))
+    run.say(changed, f"{conversation_id} has {changed['unread']} unread.")
 
 
 ReplyName = Annotated[str, typer.Argument(metavar="NAME", help="What people type to find it.")]
@@ -113,7 +113,7 @@ def list_quick_replies(run: Invocation) -> None:
 def put(run: Invocation, name: ReplyName, text: Annotated[str, typer.Argument(help="The text.")]) -> None:
     """Keep a text under a name."""
     made = run.client.put_quick_reply(name, text)
-    run.output(made, lambda: tables.line(f"{made['name']}: {made['text']}"))
+    run.say(made, f"{made['name']}: {made['text']}")
 
 
 @command(quick_replies)

@@ -39,7 +39,7 @@ def show(run: Invocation, session_id: SessionId, group_id: GroupId) -> None:
 def create(run: Invocation, session_id: SessionId, subject: Annotated[str, typer.Argument()]) -> None:
     """Make a group with nobody else in it; people join by its link."""
     made = run.client.create_group(session_id, subject)
-    run.output(made, lambda: tables.line(f"{made['id']} is made. Its link: wa-orchestrator groups link."))
+    run.say(made, f"{made['id']} is made. Its link: wa-orchestrator groups link.")
 
 
 @command(app)
@@ -56,22 +56,19 @@ def change(
     """Rename a group, or have its admins decide who joins."""
     wanted = {"subject": subject, "join_approval": approval}
     changes = {name: value for name, value in wanted.items() if value is not None}
-    result = run.client.change_group(session_id, group_id, **changes)
-    run.output(result, lambda: tables.line("Done."))
+    run.say(run.client.change_group(session_id, group_id, **changes), "Done.")
 
 
 @command(app)
 def leave(run: Invocation, session_id: SessionId, group_id: GroupId) -> None:
     """Leave a group."""
-    result = run.client.leave_group(session_id, group_id)
-    run.output(result, lambda: tables.line("The account has left the group."))
+    run.say(run.client.leave_group(session_id, group_id), "The account has left the group.")
 
 
 @command(app)
 def remove(run: Invocation, session_id: SessionId, group_id: GroupId, person: Person) -> None:
     """Remove somebody from a group."""
-    result = run.client.remove_group_member(session_id, group_id, person)
-    run.output(result, lambda: tables.line("Removed."))
+    run.say(run.client.remove_group_member(session_id, group_id, person), "Removed.")
 
 
 @command(app)
@@ -84,7 +81,7 @@ def link(
 ) -> None:
     """Print the link by which people join."""
     found = run.client.group_link(session_id, group_id, renew=renew)
-    run.output(found, lambda: tables.line(found["link"]))
+    run.say(found, found["link"])
 
 
 @command(app)
@@ -106,4 +103,4 @@ def answer(
 ) -> None:
     """Let somebody in who asks to join."""
     result = run.client.answer_join_request(session_id, group_id, person, "reject" if reject else "approve")
-    run.output(result, lambda: tables.line("Rejected." if reject else "They are in the group."))
+    run.say(result, "Rejected." if reject else "They are in the group.")

@@ -75,21 +75,21 @@ def show(run: Invocation, message_id: MessageId) -> None:
 def cancel(run: Invocation, message_id: MessageId) -> None:
     """Cancel a message that has not been claimed."""
     result = run.client.cancel(message_id)
-    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
+    run.say(result, f"{message_id} is {result['status']}.")
 
 
 @command(app)
 def retry(run: Invocation, message_id: MessageId) -> None:
     """Retry a failed message with the same WhatsApp id."""
     result = run.client.retry(message_id)
-    run.output(result, lambda: tables.line(f"{message_id} is {result['status']} again."))
+    run.say(result, f"{message_id} is {result['status']} again.")
 
 
 @command(app)
 def confirm(run: Invocation, message_id: MessageId) -> None:
     """Settle a message of unknown outcome as sent: the recipient has it."""
     result = run.client.confirm(message_id)
-    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
+    run.say(result, f"{message_id} is {result['status']}.")
 
 
 @command(app)
@@ -97,7 +97,7 @@ def send_again(run: Invocation, message_id: MessageId, *, yes: Yes = False) -> N
     """Send a message of unknown outcome again as a new one. Whoever has the old one gets it twice."""
     ask_first("The recipient may have it, and would get it twice. Send it again?", yes=yes)
     result = run.client.send_again(message_id)
-    run.output(result, lambda: tables.line(f"{result['messageId']} is queued; {message_id} stays as it is."))
+    run.say(result, f"{result['messageId']} is queued; {message_id} stays as it is.")
 
 
 @command(app)
@@ -111,7 +111,7 @@ def media(
     from wa_orchestrator.client.api_call import in_path
 
     size = save(run, f"/api/v1/messages/{in_path(message_id)}/media", output)
-    run.output({"file": str(output), "bytes": size}, lambda: tables.line(f"{output}: {size} bytes."))
+    run.say({"file": str(output), "bytes": size}, f"{output}: {size} bytes.")
 
 
 def _text(content: dict[str, Any] | None) -> str:

@@ -57,14 +57,13 @@ def place(
         raise Refused("ONE_SCOPE", "Say who is held: one of --session, --group and --all.")
     ends = int(datetime.fromisoformat(times.parse(until, "--until")).timestamp() * 1000) if until else None
     made = run.client.place_hold(session_id=session, group=group_name, everyone=everyone, until=ends, why=why)
-    run.output(made, lambda: tables.line(f"{made['id']} is on hold. Lift it: wa-orchestrator holds lift {made['id']}"))
+    run.say(made, f"{made['id']} is on hold. Lift it: wa-orchestrator holds lift {made['id']}")
 
 
 @command(holds)
 def lift(run: Invocation, hold_id: Annotated[str, typer.Argument(metavar="HOLD", help="From `holds list`.")]) -> None:
     """Let what is on hold go on."""
-    result = run.client.lift_hold(hold_id)
-    run.output(result, lambda: tables.line(f"{hold_id} is not on hold."))
+    run.say(run.client.lift_hold(hold_id), f"{hold_id} is not on hold.")
 
 
 @command(limits, "list")
@@ -153,7 +152,7 @@ def set_tag(
 def reset_tag(run: Invocation, tag: Tag) -> None:
     """Take the limits of a tag away."""
     result = run.client.delete_tag_limits(tag)
-    run.output(result, lambda: tables.line(f"The tag {tag} has no limits. Changed sessions: {result['sessions']}."))
+    run.say(result, f"The tag {tag} has no limits. Changed sessions: {result['sessions']}.")
 
 
 def _given(**limits: int | str | None) -> dict[str, Any]:
@@ -218,4 +217,4 @@ def cancel(
     confirm(f"Cancel {total} messages?", yes=yes)
     result = run.client.cancel_waiting(**filters)
     late = f" {result['tooLate']} were too late." if result["tooLate"] else ""
-    run.output(result, lambda: tables.line(f"{result['cancelled']} were cancelled.{late}"))
+    run.say(result, f"{result['cancelled']} were cancelled.{late}")

@@ -51,14 +51,13 @@ def create(
 ) -> None:
     """Create an API key. It is shown once."""
     made = run.client.create_key(name, scope, sessions=session or (), labels=label or (), expires_in_days=days)
-    run.output(made, lambda: tables.line(made["key"]))
+    run.say(made, made["key"])
 
 
 @command(keys)
 def revoke(run: Invocation, key_id: Annotated[str, typer.Argument(metavar="KEY", help="The key's id, k_…")]) -> None:
     """Revoke an API key."""
-    result = run.client.revoke_key(key_id)
-    run.output(result, lambda: tables.line(f"{key_id} is revoked."))
+    run.say(run.client.revoke_key(key_id), f"{key_id} is revoked.")
 
 
 @command(people, "list")
@@ -86,7 +85,7 @@ def add(
 ) -> None:
     """Add a person and print the link with which they set a password; valid once, for a day."""
     made = run.client.add_person(name, role, labels=label or ())
-    run.output(made, lambda: tables.line(made["link"]))
+    run.say(made, made["link"])
 
 
 PersonId = Annotated[str, typer.Argument(metavar="PERSON", help="The account's id, a_…")]
@@ -96,7 +95,7 @@ PersonId = Annotated[str, typer.Argument(metavar="PERSON", help="The account's i
 def link(run: Invocation, person_id: PersonId) -> None:
     """Print a link with which a person sets a new password."""
     made = run.client.person_link(person_id)
-    run.output(made, lambda: tables.line(made["link"]))
+    run.say(made, made["link"])
 
 
 @command(people)
@@ -113,7 +112,7 @@ def change(
     if not changes:
         raise Refused("NOTHING_TO_CHANGE", "Say what to change: --role, --label.")
     changed = run.client.change_person(person_id, **changes)
-    run.output(changed, lambda: tables.line(f"{changed['name']} is {changed['role']}, sees {_limits(changed)}."))
+    run.say(changed, f"{changed['name']} is {changed['role']}, sees {_limits(changed)}.")
 
 
 @command(people, "remove-second-factor")
@@ -121,7 +120,7 @@ def remove_second_factor(run: Invocation, person_id: PersonId, *, yes: Yes = Fal
     """Let a person who lost the second factor log in with the password alone."""
     confirm(f"Remove the second factor of {person_id}?", yes=yes)
     changed = run.client.remove_second_factor(person_id)
-    run.output(changed, lambda: tables.line(f"{changed['name']} logs in with the password alone."))
+    run.say(changed, f"{changed['name']} logs in with the password alone.")
 
 
 @command(logins, "list")
@@ -143,15 +142,14 @@ def list_logins(run: Invocation) -> None:
 def end(run: Invocation, login_id: Annotated[str, typer.Argument(metavar="LOGIN", help="From `logins list`.")]) -> None:
     """End a login."""
     result = run.client.end_login(login_id)
-    run.output(result, lambda: tables.line(f"{login_id} is ended." if result["ended"] else f"{login_id} had ended."))
+    run.say(result, f"{login_id} is ended." if result["ended"] else f"{login_id} had ended.")
 
 
 @command(people)
 def delete(run: Invocation, person_id: PersonId, *, yes: Yes = False) -> None:
     """Delete an account; its person is logged out at once."""
     confirm(f"Delete the account {person_id}?", yes=yes)
-    result = run.client.delete_person(person_id)
-    run.output(result, lambda: tables.line(f"{person_id} was deleted."))
+    run.say(run.client.delete_person(person_id), f"{person_id} was deleted.")
 
 
 @command(audit, "list")
@@ -179,7 +177,7 @@ def verify(
     last = f" The last hash is {found['hash']}." if found["hash"] else ""
     good = f"The audit log is intact: {found['entries']} entries.{last}"
     bad = f"The audit log is damaged after {found['entries']} entries: {found['damage']}."
-    run.output(found, lambda: tables.line(good if found["intact"] else bad))
+    run.say(found, good if found["intact"] else bad)
     if not found["intact"]:
         raise typer.Exit(EXIT_FAILED)
 

@@ -45,7 +45,7 @@ def backup(run: Invocation) -> None:
     run.client.create_backup()
     ended = _follow(run, "backup", lambda now: _newer(now, before["latest"], "backup"))
     done = f"{ended['id']} was made and verified: {ended['sessions']} sessions."
-    run.output(ended, lambda: tables.line(_outcome(ended, done, older=before["backups"])))
+    run.say(ended, _outcome(ended, done, older=before["backups"]))
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -61,7 +61,7 @@ def download_backup(
 
     file = output or Path(Path(backup_id).name)
     size = save(run, f"/api/v1/backups/download/{in_path(backup_id)}", file)
-    run.output({"file": str(file), "bytes": size}, lambda: tables.line(f"{file}: {size} bytes."))
+    run.say({"file": str(file), "bytes": size}, f"{file}: {size} bytes.")
 
 
 def restore(
@@ -84,7 +84,7 @@ def restore(
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
     ended = _follow(run, "restore", lambda now: _newer(now, before["latest"], "restore"))
     done = f"{backup_id} is restored; {ended['sessions']} sessions start.{_told(ended)}"
-    run.output(ended, lambda: tables.line(_outcome(ended, done, older=before["backups"])))
+    run.say(ended, _outcome(ended, done, older=before["backups"]))
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
 

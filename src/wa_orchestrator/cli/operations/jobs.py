@@ -42,5 +42,4 @@ def _version_line(version: dict[str, Any]) -> str:
 @command(app, "run")
 def run_now(run: Invocation, name: JobName) -> None:
     """Run a job now."""
-    asked = run.client.run_job(name)
-    run.output(asked, lambda: tables.line(f"{name} starts now. To check: wa-orchestrator jobs"))
+    run.say(run.client.run_job(name), f"{name} starts now. To check: wa-orchestrator jobs")

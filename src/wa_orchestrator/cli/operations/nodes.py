@@ -32,11 +32,11 @@ def drain(run: Invocation, name: NodeName, *, yes: Yes = False) -> None:
     confirm(f"Drain {name}? Each of its sessions is away for some seconds.", yes=yes)
     node = run.client.drain_node(name)
     left = f"{node['sessions']} sessions leave it" if node["sessions"] else "no session is on it"
-    run.output(node, lambda: tables.line(f"{name} is {node['state']}: {left}. Watch it: wa-orchestrator nodes list"))
+    run.say(node, f"{name} is {node['state']}: {left}. Watch it: wa-orchestrator nodes list")
 
 
 @command(app)
 def activate(run: Invocation, name: NodeName) -> None:
     """Use a drained node again."""
     node = run.client.activate_node(name)
-    run.output(node, lambda: tables.line(f"{name} is {node['state']}."))
+    run.say(node, f"{name} is {node['state']}.")

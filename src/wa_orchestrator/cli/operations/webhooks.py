@@ -44,7 +44,7 @@ def add(
 ) -> None:
     """Add a webhook and print its secret; it is shown once."""
     made = run.client.add_webhook(address, event or ("*",), sessions=session or (), labels=label or ())
-    run.output(made, lambda: tables.line(made["secret"]))
+    run.say(made, made["secret"])
 
 
 @command(app)
@@ -67,7 +67,7 @@ def change(
     if not changes:
         raise Refused("NOTHING_TO_CHANGE", "Say what to change: --address, --event, --label, --session.")
     changed = run.client.change_webhook(webhook_id, **changes)
-    run.output(changed, lambda: tables.line(f"{webhook_id} was changed: {changed['url']}"))
+    run.say(changed, f"{webhook_id} was changed: {changed['url']}")
 
 
 @command(app, "rotate-secret")
@@ -81,22 +81,20 @@ def rotate_secret(
 ) -> None:
     """Print a new secret for a webhook. Deliveries are signed with both for a week."""
     made = run.client.rotate_webhook_secret(webhook_id, keep_days=keep_days)
-    run.output(made, lambda: tables.line(made["secret"]))
+    run.say(made, made["secret"])
 
 
 @command(app)
 def delete(run: Invocation, webhook_id: WebhookId, *, yes: Yes = False) -> None:
     """Delete a webhook and what waits for it."""
     confirm(f"Delete the webhook {webhook_id}?", yes=yes)
-    result = run.client.delete_webhook(webhook_id)
-    run.output(result, lambda: tables.line(f"{webhook_id} was deleted."))
+    run.say(run.client.delete_webhook(webhook_id), f"{webhook_id} was deleted.")
 
 
 @command(app)
 def enable(run: Invocation, webhook_id: WebhookId) -> None:
     """Deliver again to a webhook that was switched off because its server failed for long."""
-    result = run.client.enable_webhook(webhook_id)
-    run.output(result, lambda: tables.line(f"{webhook_id} is enabled."))
+    run.say(run.client.enable_webhook(webhook_id), f"{webhook_id} is enabled.")
 
 
 @command(app)
@@ -119,5 +117,4 @@ def replay(
     number: Annotated[str, typer.Argument(metavar="NUMBER", help="From `webhooks deliveries`.")],
 ) -> None:
     """Deliver an event once more."""
-    result = run.client.replay_delivery(webhook_id, number)
-    run.output(result, lambda: tables.line(f"{number} is delivered again."))
+    run.say(run.client.replay_delivery(webhook_id, number), f"{number} is delivered again.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 from typer.core import TyperCommand
 
+from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.hints import terminal_message
 from wa_orchestrator.cli.terminal.target import Options, Target, find
 
@@ -56,6 +57,10 @@ class Invocation:
             print_json(result)
         else:
             show()
+
+    def say(self, result: Any, text: str) -> None:
+        """Print a result: as JSON with `--json`, else as this line."""
+        self.output(result, lambda: tables.line(text))
 
 
 def print_json(value: Any) -> None:
