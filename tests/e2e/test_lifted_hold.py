@@ -1,4 +1,4 @@
-"""A hold is lifted while Redis or the server dies: whatever the moment, the operator's repeat lets every phone send."""
+"""A hold or a limit is lifted while Redis or the server dies: the operator's repeat lets every phone send."""
 
 import asyncio
 import itertools
@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ import pytest_asyncio
 
 from tests.e2e.product import Product, product
 from tests.waiting import until
-from wa_orchestrator.store import records
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import phone_queues
 
@@ -132,6 +133,55 @@ async def test_every_phone_sends_after_a_hold_whose_lifting_was_cut_off(running:
             assert len(await asleep(running)) == (len(PHONES) if is_held else 0), "lifted, and a phone sleeps on"
             await until(lambda: lifted(running), "the operator's repeat is answered")
             assert await asleep(running) == []
+        await until(lambda: are_sent(running, messages), "everything is sent")  # noqa: B023
+        arrived = Counter(each["to"] for each in await running.arrivals() if not each["repeat"])
+        assert [arrived[person] for person in messages.values()] == [1] * len(messages)
+
+
+def hours_of_another_time() -> dict[str, str]:
+    """Hours that end or begin some hours from now."""
+    is_late = datetime.now().astimezone().hour >= 12
+    return {"opens": "03:00", "closes": "04:00"} if is_late else {"opens": "20:00", "closes": "21:00"}
+
+
+async def close(running: Product) -> None:
+    for session in PHONES:
+        path = f"/api/anti-ban/sessions/{session}/limits"
+        (await running.api.put(path, json=hours_of_another_time())).raise_for_status()
+
+
+async def wait_for_the_hours(running: Product) -> bool:
+    """Whether no phone is due before its hours begin."""
+    in_an_hour_ms = (time.time() + 3600) * 1000
+    found = [await running.redis.zscore(keys.DUE, phone) for phone in PHONES.values()]
+    return all(due is not None and due > in_an_hour_ms for due in found)
+
+
+async def opened(running: Product) -> bool:
+    """Whether the requests for the usual hours were answered; they never fail for another reason than what died."""
+    with suppress(httpx.HTTPError):
+        answers = [await running.api.delete(f"/api/anti-ban/sessions/{session}/limits") for session in PHONES]
+        assert all(answer.is_success or answer.is_server_error for answer in answers), [each.text for each in answers]
+        return all(answer.is_success for answer in answers)
+    return False
+
+
+@pytest.mark.parametrize("part", ["redis", "orchestrator"])
+async def test_every_phone_sends_after_a_change_of_limits_that_was_cut_off(running: Product, part: str) -> None:
+    await close(running)
+    began = time.monotonic()
+    assert await opened(running)
+    took_s = time.monotonic() - began
+    for moment in MOMENTS[1:4]:
+        await close(running)
+        messages = await send_from_all(running)
+        await until(lambda: wait_for_the_hours(running), "every phone waits for its hours")
+        opening = asyncio.create_task(opened(running))
+        await asyncio.sleep(moment * took_s)
+        running.parts[part].kill()
+        await opening
+        await until(running.redis_answers, "Redis answers")
+        await until(lambda: opened(running), "the operator's repeat is answered")
         await until(lambda: are_sent(running, messages), "everything is sent")  # noqa: B023
         arrived = Counter(each["to"] for each in await running.arrivals() if not each["repeat"])
         assert [arrived[person] for person in messages.values()] == [1] * len(messages)
