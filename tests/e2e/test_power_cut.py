@@ -1,5 +1,6 @@
 """The machine loses its power: every process ends at once, and with them what they had not synced to the disk."""
 
+import asyncio
 import itertools
 import os
 import shutil
@@ -14,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.product import Product
+from tests.e2e.product import Product, unhurried
+from tests.e2e.worker_line import WorkerLine
 from tests.powered_disk import PoweredDisk, powered_disk
 from tests.redis_server import DURABLE
 from tests.waiting import PATIENCE_S, until
@@ -24,26 +26,22 @@ from wa_orchestrator.texts.catalogue import text
 SESSION, PHONE = "north", "972501100701"
 SERVICES = ("orchestrator", "gateway", "dispatcher-1")  # one dispatcher: the starts take most of the time here
 PASSWORD = "not-a-real-pass-phrase"
-SETTINGS = {
-    "TIME_SCALE": "20",
+SETTINGS = unhurried(20) | {
     "COLD_PER_DAY": "5000",
     "COLD_PER_MINUTE": "60",
     "COLD_HOURS": "00:00-00:00",
     "DASHBOARD_PASSWORD": PASSWORD,
-    # A minute and half a minute of real time: a busy machine must not take a slow worker for a dead one.
-    "PING_TIMEOUT_MS": "1200000",
-    "LEASE_MS": "1200000",
-    "ACK_TIMEOUT_MS": "600000",
 }
 EVERY_SECOND = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
 SENT = ("sent", "delivered", "read")
-#: Typed for some seconds before it is written.
+#: Typed for some tenths of a second before it is written.
 LONG = "We open at nine and close at six. " * 8
 #: With `everysec`, a cut loses nothing if Redis has synced in the moment before.
 MOST_CUTS = 8
 _people = itertools.count(972527000000 + os.getpid() % 100 * 1000)
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
+#: Every cut ends and starts everything, and there are several in each test.
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Machine:
 
     product: Product
     disk: PoweredDisk
+    line: WorkerLine
     sent: list[Sending] = field(default_factory=list)
 
     async def cut_power(self) -> None:
@@ -178,7 +177,9 @@ class Machine:
     async def page(self) -> str:
         """The first page, as a person sees it after the login."""
         address = str(self.product.api.base_url).rstrip("/")
-        async with httpx.AsyncClient(base_url=address, headers={"Origin": address}, follow_redirects=True) as browser:
+        async with httpx.AsyncClient(
+            base_url=address, headers={"Origin": address}, follow_redirects=True, timeout=60
+        ) as browser:
             await browser.post("/login", data={"password": PASSWORD, "name": "Dana"})
             return (await browser.get("/")).raise_for_status().text
 
@@ -191,10 +192,12 @@ async def machine(*redis_options: str) -> AsyncIterator[Machine]:
         redis = disk.place / "redis"
         redis.mkdir()
         options: Sequence[str] = (*redis_options, "--dir", str(redis))
-        async with Product(home, proxies=1, settings=SETTINGS, redis_options=options) as product:
+        line = WorkerLine()
+        settings = SETTINGS | line.settings
+        async with await line.serve(), Product(home, 1, settings, redis_options=options) as product:
             product.parts["dispatcher-2"].end()
             await product.link(SESSION, PHONE)
-            yield Machine(product, disk)
+            yield Machine(product, disk, line)
     shutil.rmtree(home, ignore_errors=True)
 
 
@@ -204,11 +207,14 @@ async def just_accepted(machine: Machine) -> None:
     await machine.reaches(accepted, *SENT)
 
 
-async def being_typed(machine: Machine) -> None:
-    typed = await machine.send(LONG)
-    await machine.reaches(typed, "sending")
+async def claimed(machine: Machine) -> None:
+    is_frozen = machine.line.freeze_with_message(machine.product.worker_pids()[SESSION])
+    claimed = await machine.send()
+    async with asyncio.timeout(PATIENCE_S):
+        await is_frozen.wait()
+    assert await machine.status(claimed) == "sending"
     await machine.cut_power()
-    await machine.reaches(typed, *SENT)
+    await machine.reaches(claimed, *SENT)
 
 
 async def at_whatsapp_without_an_answer(machine: Machine) -> None:
@@ -245,7 +251,7 @@ async def just_received(machine: Machine) -> None:
 
 
 async def test_with_our_settings_a_power_cut_loses_nothing_and_shows_nothing_twice() -> None:
-    moments = (just_accepted, being_typed, at_whatsapp_without_an_answer, sent_and_acknowledged, just_received)
+    moments = (just_accepted, claimed, at_whatsapp_without_an_answer, sent_and_acknowledged, just_received)
     async with machine(*DURABLE) as machine_:
         for moment in moments:
             await moment(machine_)
