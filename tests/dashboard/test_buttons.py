@@ -101,6 +101,46 @@ def test_a_group_and_then_everything_is_held_and_let_go(served: ServedFleet, ent
     assert "all" not in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
 
+@pytest.fixture
+def pressed(served: ServedFleet, enter: Enter) -> Page:
+    """The page with the holds, which notes when the server has sent that list anew."""
+    page = enter("en")
+    page.goto(served.address + "/anti-ban")
+    page.wait_for_selector("body[data-live]")
+    page.evaluate("addEventListener('parts', e => { if ('held' in e.detail) document.body.dataset.heldCame = '1' })")
+    return page
+
+
+def _change_the_list(served: ServedFleet, page: Page) -> None:
+    served.do(lambda on: holds.put(on.scripts, holds.Hold("session:worker_5", 9 * 10**15, "a change", "Maya")))
+    page.wait_for_selector("body[data-held-came]")
+
+
+def test_a_button_whose_list_changes_while_it_is_pressed_is_clicked_all_the_same(
+    served: ServedFleet, pressed: Page
+) -> None:
+    row = pressed.locator("#held li", has_text="wrong price list")
+    row.locator("button").hover()
+    pressed.mouse.down()
+    _change_the_list(served, pressed)
+    pressed.mouse.up()
+    expect(row).to_have_count(0)
+    expect(pressed.locator("#held")).to_contain_text("a change")
+    assert "session:worker_12" not in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
+
+
+def test_what_was_typed_is_sent_although_the_list_around_it_has_changed(served: ServedFleet, pressed: Page) -> None:
+    pressed.locator("#hold-group").press_sequentially("Sales North")
+    _change_the_list(served, pressed)
+    pressed.locator("#held form[action='/do/hold'] button").hover()
+    pressed.mouse.down()
+    # The field has lost the focus, and what follows from that has happened.
+    pressed.evaluate("new Promise(done => setTimeout(done))")
+    pressed.mouse.up()
+    expect(pressed.locator("#held li", has_text="Sales North")).to_contain_text("Dana")
+    expect(pressed.locator("#held")).to_contain_text("a change")
+
+
 @pytest.mark.parametrize("language", languages())
 def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(
     served: ServedFleet, enter: Enter, language: str

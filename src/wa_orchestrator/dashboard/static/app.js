@@ -84,13 +84,14 @@ async function probe() {
 
 // -- parts: replaced one by one, but not while in use
 const held = new Map()
-// Typed text or an open menu delays a part; a focused button keeps the focus.
+// Typed text, an open menu and a press delay a part: a button that is replaced before it is let go is not clicked. A focused one keeps the focus.
 const typed = element =>
   (element.matches('input, textarea') && element.value !== element.defaultValue) || element.matches('select')
 const inHands = element =>
   (element.contains(document.activeElement) && typed(document.activeElement)) ||
   $('details.menu[open]', element) ||
-  element.closest('dialog[open]')
+  element.closest('dialog[open]') ||
+  element.matches(':active')
 const CONTROLS = 'a, button, input:not([type=hidden]), select, summary'
 const reachable = element => [...(element.matches(CONTROLS) ? [element] : []), ...$$(CONTROLS, element)]
 function swap(id, html) {
@@ -112,19 +113,15 @@ function swap(id, html) {
   fresh.closest('tr[id]')?.classList.add('changed')
   after(id, fresh, old)
 }
-addEventListener('focusout', () =>
-  setTimeout(() => {
-    for (const [id, html] of held) swap(id, html)
-  }),
-)
-addEventListener(
-  'toggle',
-  () =>
-    setTimeout(() => {
-      for (const [id, html] of held) swap(id, html)
-    }),
-  true,
-)
+for (const kind of ['focusout', 'toggle', 'pointerup', 'pointercancel', 'dragend', 'keyup'])
+  addEventListener(
+    kind,
+    () =>
+      setTimeout(() => {
+        for (const [id, html] of held) swap(id, html)
+      }),
+    true,
+  )
 addEventListener('animationend', e => e.target.classList?.remove('changed'))
 function after(id, fresh, old) {
   if (id === 'qr-card') linked(fresh, old)
@@ -195,6 +192,10 @@ addEventListener('pagehide', unwatch)
 
 // -- lists: a filter or a search fetches the page and replaces the list; the address has the query
 let asked = 0
+// A list does not change under a press either.
+async function letGo() {
+  while (body.matches(':active')) await new Promise(done => setTimeout(done, 50))
+}
 async function fetchList(url, { push = true } = {}) {
   const mine = ++asked
   unwatch() // what the stream sent meanwhile would be undone by an older page
@@ -202,6 +203,7 @@ async function fetchList(url, { push = true } = {}) {
     const response = await fetch(url, { headers: { Accept: 'text/html' } })
     if (response.redirected && response.url.includes('/login')) return location.assign('/login')
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html')
+    await letGo()
     if (mine !== asked) return
     showFetched(fresh)
     if (push) history.replaceState(null, '', url)
