@@ -62,4 +62,5 @@ def log_in(context: BrowserContext, address: str, password: str, name: str = "Da
     page.fill("[name=name]", name)
     page.press("[name=name]", "Enter")
     page.wait_for_selector("nav.nav")
+    page.wait_for_load_state()  # its script listens: a key that is pressed earlier does nothing
     return page

@@ -10,7 +10,7 @@ import uvicorn
 from pydantic import SecretStr
 
 from tests.processes import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard.app import Dashboard, install
 from wa_orchestrator.settings import Settings
@@ -81,7 +81,7 @@ class Thread:
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
-    def do(self, work: Awaitable[Any], timeout: float = 60) -> Any:
+    def do(self, work: Awaitable[Any], timeout: float = PATIENCE_S) -> Any:
         """Do something there and wait for it."""
 
         async def doing() -> Any:

@@ -1,9 +1,10 @@
 """The inbox in a browser: who waits, what they wrote, and an answer that says when it leaves."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.dashboard import sample_conversations
 from tests.dashboard.browsing import log_in, visit
@@ -268,6 +269,13 @@ _FILE = """kind => {
     : new DragEvent('drop', { ...how, dataTransfer: carried })) }"""
 
 
+def _keeps(draft: str, answer: Response) -> bool:
+    """Whether the server has taken this draft."""
+    return (
+        answer.url.endswith("/inbox/here") and answer.ok and (answer.request.post_data_json or {}).get("draft") == draft
+    )
+
+
 def test_a_draft_follows_its_writer_and_others_see_that_somebody_writes(served: ServedFleet, chromium: Browser) -> None:
     dana = log_in(visit(chromium, served.address), served.address, PASSWORD)
     maya = log_in(visit(chromium, served.address), served.address, PASSWORD, "Maya")
@@ -275,9 +283,11 @@ def test_a_draft_follows_its_writer_and_others_see_that_somebody_writes(served: 
     opened(dana, served.address)
     strip = dana.locator("[data-presence]")
     expect(strip).to_have_text("Maya has this open too.")
+    maya.clock.install()
+    maya.clock.pause_at(maya.evaluate("Date.now()") / 1000 + 1)  # she has just written, however long the others take
     maya.locator("#reply textarea").press_sequentially("I will look")
-    with maya.expect_response("**/inbox/here"):
-        pass
+    with maya.expect_response(partial(_keeps, "I will look")):
+        maya.clock.run_for(2000)
     dana.goto(f"{served.address}/inbox?c={HERE}")
     expect(strip).to_have_text("Maya is writing an answer here now. Yours is kept as a draft.")
     expect(dana.locator("#reply textarea")).to_have_value("")  # a draft is its writer's own
@@ -285,7 +295,8 @@ def test_a_draft_follows_its_writer_and_others_see_that_somebody_writes(served: 
     elsewhere.goto(f"{served.address}/inbox?c={HERE}")
     expect(elsewhere.locator("#reply textarea")).to_have_value("I will look")
     expect(elsewhere.locator(f"#cv-{HERE} .say-short")).to_have_text("Draft: I will look")
-    elsewhere.press("#reply textarea", "Enter")
+    with elsewhere.expect_response(partial(_keeps, "")):
+        elsewhere.press("#reply textarea", "Enter")
     expect(elsewhere.locator("#reply textarea")).to_have_value("")
     elsewhere.goto(f"{served.address}/inbox?c={HERE}")
     expect(elsewhere.locator("#reply textarea")).to_have_value("")
