@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from tests.gateway.conftest import API_KEY, Gate, OpenGate
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def _request(path: str = "/api/v1/send", *, method: str = "POST", more: str = ""
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
-    status, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+    status, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)).decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
     return int(status.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
 
@@ -95,7 +95,7 @@ async def test_a_body_may_come_in_pieces_and_after_a_word_of_consent(port: int) 
 async def test_a_connection_is_closed_when_the_client_asks_for_it(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(_request(more="Connection: close\r\n"))
-    whole = await asyncio.wait_for(reader.read(), 10)  # until the server closes
+    whole = await asyncio.wait_for(reader.read(), PATIENCE_S)  # until the server closes
     assert whole.startswith(b"HTTP/1.1 202")
     assert b"connection: close\r\n" in whole
     writer.close()
@@ -145,12 +145,12 @@ async def test_the_end_of_a_head_is_never_taken_for_a_head(port: int) -> None:
 
 async def test_a_connection_that_is_idle_for_long_is_closed_also_after_a_known_head(gates: OpenGate) -> None:
     whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
-    async with _listening(await gates(), timeout_keep_alive=0.3) as (port, _):
+    async with _listening(await gates(), timeout_keep_alive=2) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
             writer.write(whole)
             assert (await _answer(reader))[0] == 202
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         writer.close()
 
 
@@ -169,7 +169,7 @@ async def test_heads_are_remembered_for_those_who_may_send_and_only_short_ones(g
 async def test_a_client_that_breaks_off_while_its_request_is_away_is_forgotten(gates: OpenGate) -> None:
     whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
     gate = await gates()
-    async with _listening(gate, timeout_keep_alive=0.2) as (port, server):
+    async with _listening(gate, timeout_keep_alive=2) as (port, server):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(whole)
         assert (await _answer(reader))[0] == 202
@@ -185,7 +185,7 @@ async def test_a_client_that_breaks_off_while_its_request_is_away_is_forgotten(g
 
 
 async def test_the_send_routes_take_nothing_but_post(port: int) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
         response = await client.get("/api/v1/send", headers={"X-API-Key": API_KEY})
     assert (response.status_code, response.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
 

@@ -7,7 +7,7 @@ import httpx
 import uvicorn
 
 from tests.messages.conftest import API_KEY, PHONE, MessageApi
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.orchestrator.api.events import routes
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
@@ -21,7 +21,7 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"
-    async with httpx.AsyncClient(headers={"X-API-Key": API_KEY}, timeout=10) as client:
+    async with httpx.AsyncClient(headers={"X-API-Key": API_KEY}, timeout=PATIENCE_S) as client:
         first = await api.scenario.accept("w1", PHONE)
         cursor, told = await _one(client, url, {"Last-Event-ID": "0"})
         assert first in told
@@ -31,7 +31,7 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
         assert (await client.get(url, headers={"X-API-Key": "wrong"})).status_code == 401
         assert (await client.get(url, headers={"Last-Event-ID": "yesterday"})).status_code == 400
     server.should_exit = True
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, PATIENCE_S)
     await tail.close()
 
 
@@ -47,7 +47,7 @@ async def test_many_concurrent_followers_share_one_reader_and_all_are_woken(api:
     readers = [task for task in asyncio.all_tasks() if "Tail._read" in repr(task.get_coro())]
     assert len(readers) == 1
     await api.scenario.accept("w1", PHONE)
-    await asyncio.wait_for(asyncio.gather(*following), 10)
+    await asyncio.wait_for(asyncio.gather(*following), PATIENCE_S)
     await tail.close()
     assert all(task.done() for task in readers)
 
