@@ -14,8 +14,9 @@ from wa_orchestrator.gateway.acceptance import Acceptor, SendRequest
 from wa_orchestrator.gateway.content_loader import text_content
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.loop import Loop
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.backups import state_dump
-from wa_orchestrator.store.events import rejected_calls
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.leases import Holding, acquire_lease
 
 LEASE: Final = "call_replies"
@@ -48,11 +49,11 @@ class CallReplies:
         lease = await acquire_lease(self._scripts, LEASE, owner=self._owner, lease_ms=_LEASE_MS)
         if not isinstance(lease, Holding) or await state_dump.is_loading(self._scripts):
             return _STANDBY_S
-        entries = await rejected_calls.unread_events(self._scripts, most=_EVENTS)
+        entries = await event_stream.unread(self._scripts, keys.CALL_REPLIES_CURSOR, most=_EVENTS)
         for entry in entries:
             await self._answer(entry.fields)
         if entries:
-            await rejected_calls.events_read(self._scripts, entries[-1].cursor)
+            await event_stream.mark_read(self._scripts, keys.CALL_REPLIES_CURSOR, entries[-1].cursor)
         return 0.0 if len(entries) == _EVENTS else _STEP_S
 
     async def _answer(self, event: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of
 from wa_orchestrator.store.campaigns import campaign_rows
 from wa_orchestrator.store.campaigns.campaign_records import Campaign
 from wa_orchestrator.store.conversations import conversation_index
+from wa_orchestrator.store.messages import contacts
 
 #: A campaign of thousands takes a tenth of a second to forecast, and its page asks once a second.
 _FRESH_S: Final = 10.0
@@ -96,7 +97,7 @@ class EndDates:
         for first in range(0, len(rows), _CHUNK):
             people = await campaign_rows.recipients(scripts, campaign.id, rows[first : first + _CHUNK])
             recipients = [each.to for each in people.values()]
-            found.update(await campaign_rows.conversations(scripts, recipients))
+            found.update(filter(None, await contacts.affinities(scripts, recipients)))
             never_wrote += await conversation_index.count_without(scripts, recipients)
         return Counter({name: count for name, count in found.items() if name in queues}), never_wrote
 

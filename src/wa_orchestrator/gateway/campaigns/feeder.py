@@ -31,6 +31,7 @@ from wa_orchestrator.store.backups import state_dump
 from wa_orchestrator.store.campaigns import campaign_records, campaign_rows
 from wa_orchestrator.store.campaigns.campaign_records import Campaign
 from wa_orchestrator.store.leases import Holding, acquire_lease
+from wa_orchestrator.store.messages import contacts
 
 LEASE: Final = "campaigns"
 _LEASE_MS: Final = 30_000
@@ -111,7 +112,8 @@ class CampaignFeeder:
     async def feed(self, campaign: Campaign, pool: PoolSnapshot, rows: Sequence[int]) -> None:
         """Hand those of these rows to the queues whose sender has a place."""
         people = await campaign_rows.recipients(self._scripts, campaign.id, rows)
-        known = await campaign_rows.conversations(self._scripts, [each.to for each in people.values()])
+        talking = await contacts.affinities(self._scripts, [each.to for each in people.values()])
+        known = [session or "" for session in talking]
         senders = campaign_senders.takers(campaign_senders.usable(campaign, pool))
         given = plan.allot(list(zip(people, known, strict=True)), senders)
         attempts = await campaign_rows.attempts(self._scripts, campaign.id)

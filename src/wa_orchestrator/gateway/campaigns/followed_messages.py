@@ -8,9 +8,11 @@ from wa_orchestrator.domain.campaigns.campaign import CampaignState
 from wa_orchestrator.domain.messages.message import WAITING, MessageStatus
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.messages import message_lookup
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.campaigns import campaign_answers, campaign_records, campaign_rows
 from wa_orchestrator.store.campaigns.campaign_records import Campaign
 from wa_orchestrator.store.campaigns.campaign_rows import RowOutcome
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Entry, Message
@@ -38,7 +40,7 @@ class FollowedMessages:
         if not active:
             await campaign_answers.skip_events(self._scripts)
             return
-        entries = await campaign_answers.unread_events(self._scripts, most=_EVENTS)
+        entries = await event_stream.unread(self._scripts, keys.CAMPAIGNS_CURSOR, most=_EVENTS)
         wrote = [each for each in entries if each.fields.get("type") == EventType.MESSAGE_RECEIVED]
         stopped = [each for each in entries if each.fields.get("type") == EventType.CONTACT_OPTED_OUT]
         for campaign in active:

@@ -15,7 +15,7 @@ from wa_orchestrator.domain.messages.opt_out import Extent, extent_of
 from wa_orchestrator.domain.stream_events import EventType, UnprovenOptOuts
 from wa_orchestrator.orchestrator.messages import written_contacts
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.conversations import conversation_index, conversation_records
+from wa_orchestrator.store.conversations import conversation_records
 from wa_orchestrator.store.conversations.conversation_records import ConversationChanges
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
@@ -57,7 +57,7 @@ async def _extent(context: Context, recipient: str, *, phone: str, session: str)
 async def settle_conversations(scripts: Scripts, recipient: str) -> None:
     """Let conversations with a recipient wait for an answer or not, as the list of opt-outs is now. May be repeated."""
     names = await contacts.names_of(scripts, recipient)
-    found = await conversation_records.read(scripts, await conversation_index.with_contacts(scripts, names))
+    found = await conversation_records.read(scripts, await conversation_records.names_of(scripts, names))
     phones = await contacts.own_phones(scripts, [each.session for each in found])
     pairs = [(phones[each.session], name) for each in found for name in each.names]
     listed = await contacts.opted_out_among(scripts, pairs)

@@ -16,7 +16,7 @@ from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
-from wa_orchestrator.store.messages import contacts, holds, outbox
+from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.records import Message, Session
@@ -78,7 +78,7 @@ class OutboxService:
 
     async def may_read(self, session: Session, upload_id: str) -> bool:
         """Whether a file belongs to the message that this worker holds: others are none of its business."""
-        held = await records.message(self._scripts, await outbox.in_flight(self._scripts, session.phone))
+        held = await records.message(self._scripts, await phone_queues.in_flight(self._scripts, session.phone))
         if held is None or (held.status, held.session, held.claim_epoch) != ("sending", session.id, session.epoch):
             return False
         wanted = content.decode(json.loads(held.body)) if held.body else None

@@ -8,21 +8,11 @@ from wa_orchestrator.store.campaigns import campaign_rows
 from wa_orchestrator.store.campaigns.campaign_rows import RowOutcome
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.records import Entry
-
-
-async def unread_events(scripts: Scripts, *, most: int) -> list[Entry]:
-    """Return the events whose answers are not noted yet; the first call begins with what comes after it."""
-    cursor: Any = await scripts.redis.get(keys.CAMPAIGNS_CURSOR)
-    if cursor is None:
-        await skip_events(scripts)
-        return []
-    return await event_stream.read(scripts, after=str(cursor), most=most)
 
 
 async def events_noted(scripts: Scripts, cursor: str) -> None:
     """Remember that what events up to this one say is noted. It may be noted twice, never not at all."""
-    await scripts.redis.set(keys.CAMPAIGNS_CURSOR, cursor)
+    await event_stream.mark_read(scripts, keys.CAMPAIGNS_CURSOR, cursor)
 
 
 async def skip_events(scripts: Scripts) -> None:

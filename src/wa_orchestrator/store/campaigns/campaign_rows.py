@@ -69,14 +69,6 @@ async def attempts(scripts: Scripts, campaign_id: str) -> dict[int, int]:
     return {int(row): int(count) for row, count in raw.items()}
 
 
-async def conversations(scripts: Scripts, phones: Sequence[str]) -> list[str]:
-    """Return the session that has the conversation with each of these recipients, '' for none."""
-    if not phones:
-        return []
-    found: Any = await scripts.redis.mget([keys.affinity(phone) for phone in phones])
-    return [each or "" for each in found]
-
-
 async def record(
     scripts: Scripts, campaign_id: str, row: int, *, status: str, message_id: str = "", session: str = ""
 ) -> bool:

@@ -1,6 +1,6 @@
 """Lists conversations by state, contacts by number, and finds both by number and name."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Final
@@ -115,15 +115,6 @@ async def search(scripts: Scripts, text: str, *, among: Collection[str] | None =
         if not cursor or len(found) >= most:
             break
     return found[:most]
-
-
-async def with_contacts(scripts: Scripts, names: Iterable[str]) -> list[Name]:
-    """Return all conversations with these contacts."""
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in names:
-        pipe.zrangebylex(keys.CONVERSATION_NAMES, f"[{name} ", f"[{name} \x7f")
-    members = [str(member).split(" ", 2) for found in await pipe.execute() for member in found]
-    return [(session, contact) for contact, session, _ in members]
 
 
 async def contacts(

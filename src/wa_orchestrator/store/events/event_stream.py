@@ -86,6 +86,20 @@ async def consume(
     return entries
 
 
+async def unread(scripts: Scripts, cursor_key: str, *, most: int) -> list[Entry]:
+    """Return the events after a stored cursor; the first call begins with what comes after it."""
+    cursor: Any = await scripts.redis.get(cursor_key)
+    if cursor is None:
+        await mark_read(scripts, cursor_key, await last_cursor(scripts))
+        return []
+    return await read(scripts, after=str(cursor), most=most)
+
+
+async def mark_read(scripts: Scripts, cursor_key: str, cursor: str) -> None:
+    """Remember that the events up to this one were worked through. They may be twice, never not at all."""
+    await scripts.redis.set(cursor_key, cursor)
+
+
 async def first_cursor(scripts: Scripts) -> str:
     """Return the cursor of the oldest event in Redis, '' when there is none."""
     found: Any = await scripts.redis.xrange(keys.EVENTS, count=1)
