@@ -27,6 +27,12 @@ def read_rate(reply: Reply) -> Allowed | Limited:
     return read_outcome("spend_rate", reply, **outcomes)
 
 
+async def spend(scripts: Scripts, name: str, gap_ms: float, burst: int, count: int = 1) -> bool:
+    """Count something against a rate of this name, one every `gap_ms`; False: there was too much of it."""
+    reply = await scripts.run("spend_rate", [keys.rate(name)], [gap_ms, burst, count])
+    return isinstance(read_rate(reply), Allowed)
+
+
 async def spend_act(scripts: Scripts, session: str, act: str, *, gap_ms: float, burst: int) -> Allowed | Limited:
     """Count something that a session does besides sending against its own light limit."""
     return read_rate(await scripts.run("spend_rate", [keys.act_rate(session, act)], [gap_ms, burst, 1]))

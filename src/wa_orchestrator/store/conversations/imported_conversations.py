@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.messages.incoming import id_of
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
-from wa_orchestrator.store.leases import Allowed, read_rate
 
 _DAY_MS = 86_400_000
 #: How many a session may bring within a day. A phone tells no more than its worker passes on.
@@ -61,5 +60,4 @@ async def put(scripts: Scripts, each: ImportedConversation, *, keep_ms: int) -> 
 
 async def spend(scripts: Scripts, session: str, count: int) -> bool:
     """Count conversations that a session brings; False: it brings more than a phone tells."""
-    args = [_DAY_MS / MOST_PER_DAY, MOST_PER_DAY, count]
-    return isinstance(read_rate(await scripts.run("spend_rate", [keys.rate(f"history {session}")], args)), Allowed)
+    return await leases.spend(scripts, f"history {session}", _DAY_MS / MOST_PER_DAY, MOST_PER_DAY, count)

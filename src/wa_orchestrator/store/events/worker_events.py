@@ -4,6 +4,7 @@ A frequent event is handled by one script, which also notes it as received. Othe
 """
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +37,10 @@ class EventAccepted:
 
 Refusal = Fenced | InProgress | Repeated
 """Why an event is not handled."""
+REFUSALS: Final[Mapping[str, Callable[..., Refusal]]] = {
+    "fenced": Fenced, "in_progress": InProgress, "repeated": Repeated,
+}  # fmt: skip
+"""The same by the words of the scripts that note an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,4 @@ async def accept_ignored(scripts: Scripts, delivery: EventDelivery) -> EventAcce
 
 async def _accept(scripts: Scripts, delivery: EventDelivery, fields: list[Argument]) -> EventAccepted | Refusal:
     names = [keys.session(delivery.session), delivery.key]
-    return await scripts.ask(
-        "accept_event",
-        names,
-        [*delivery.args(), *fields],
-        accepted=EventAccepted,
-        fenced=Fenced,
-        in_progress=InProgress,
-        repeated=Repeated,
-    )
+    return await scripts.ask("accept_event", names, [*delivery.args(), *fields], accepted=EventAccepted, **REFUSALS)

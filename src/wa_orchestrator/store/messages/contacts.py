@@ -11,12 +11,10 @@ from wa_orchestrator.domain import conversation, stream_events
 from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
 from wa_orchestrator.domain.recipient import lid_of
 from wa_orchestrator.domain.stream_events import CallReported, EventType
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, leases, records
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.activity import HOUR_MS
-from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
-from wa_orchestrator.store.leases import Allowed, read_rate
-from wa_orchestrator.store.outcomes import Fenced
+from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, Refusal
 from wa_orchestrator.store.record_codec import flat
 
 _CALL_KEPT_MS = 86_400_000
@@ -124,16 +122,7 @@ async def receive(
         id_of(message.session, message.whatsapp_id), message.chat, message.name, message.name.casefold(),
         "amends" if message.kind in AMENDMENTS else "", *flat(message.fields),
     ]  # fmt: skip
-    return await scripts.ask(
-        "receive_message",
-        names,
-        args,
-        received=Received,
-        already=ReceivedBefore,
-        fenced=Fenced,
-        in_progress=InProgress,
-        repeated=Repeated,
-    )
+    return await scripts.ask("receive_message", names, args, received=Received, already=ReceivedBefore, **REFUSALS)
 
 
 async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: str, keep_ms: int) -> bool:
@@ -176,7 +165,7 @@ async def opt_out_from(scripts: Scripts, recipient: str, *, phone: str) -> None:
 
 async def count_unproven_opt_out(scripts: Scripts, session: str) -> bool:
     """Count an opt-out of somebody whom the session is not known to have written to; False: it had too many."""
-    return await _spend(scripts, f"opt-outs {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
+    return await leases.spend(scripts, f"opt-outs {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
 
 
 async def sessions_with_unproven_opt_outs(scripts: Scripts) -> list[str]:
@@ -188,12 +177,7 @@ async def sessions_with_unproven_opt_outs(scripts: Scripts) -> list[str]:
 
 async def is_unproven_news(scripts: Scripts, session: str) -> bool:
     """Whether people are to be told that a session had too many of them: once an hour."""
-    return await _spend(scripts, f"opt-outs-alert {session}", HOUR_MS, 1)
-
-
-async def _spend(scripts: Scripts, name: str, gap_ms: float, burst: int) -> bool:
-    verdict = read_rate(await scripts.run("spend_rate", [keys.rate(name)], [gap_ms, burst, 1]))
-    return isinstance(verdict, Allowed)
+    return await leases.spend(scripts, f"opt-outs-alert {session}", HOUR_MS, 1)
 
 
 async def opt_in(scripts: Scripts, recipient: str) -> bool:
@@ -239,7 +223,7 @@ async def set_names(scripts: Scripts, phone: str, lid: str) -> None:
 
 async def count_unproven_takeover(scripts: Scripts, session: str) -> bool:
     """Count a conversation that a session takes from another phone on its worker's word; False: it took too many."""
-    return await _spend(scripts, f"takeovers {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
+    return await leases.spend(scripts, f"takeovers {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
 
 
 async def affinities(scripts: Scripts, recipients: Sequence[str]) -> list[str | None]:

@@ -7,7 +7,7 @@ from typing import Literal
 from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
-from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
+from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, Refusal
 from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -107,11 +107,6 @@ async def claim(
     return (place, outcome) if isinstance(outcome, Claimed) else outcome
 
 
-async def in_flight(scripts: Scripts, phone: str) -> str:
-    """Return the message that was released for a phone and has not ended, '' for none."""
-    return str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
-
-
 async def renew(
     scripts: Scripts, place: Place, *, epoch: int, lease_ms: int
 ) -> Renewed | Fenced | NotHolder | Stranger:
@@ -185,20 +180,10 @@ async def ack(
     names = [*layout(place), *counted_in(place.session, day), keys.contacts(place.phone), keys.affinity(to)]
     names += [keys.UNCONFIRMED, keys.unanswered(place.phone), keys.session(receipt.reporter)]
     names += [delivery.key] if delivery else []
-    args = [*head(place), receipt.status, receipt.whatsapp_id, receipt.at_ms, receipt.reporter]
-    return await scripts.ask(
-        "ack_message",
-        names,
-        [*args, *(delivery.args() if delivery else ())],
-        became=Became,
-        already=Already,
-        unknown=Unknown,
-        mismatch=Mismatch,
-        stranger=Stranger,
-        fenced=Fenced,
-        in_progress=InProgress,
-        repeated=Repeated,
-    )
+    args: list[Argument] = [*head(place), receipt.status, receipt.whatsapp_id, receipt.at_ms, receipt.reporter]
+    args += delivery.args() if delivery else []
+    own = {"became": Became, "already": Already, "unknown": Unknown, "mismatch": Mismatch, "stranger": Stranger}
+    return await scripts.ask("ack_message", names, args, **own, **REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)
