@@ -1,6 +1,6 @@
 """Checks the types of the keys that outside tools know: one of another type would fail every call that uses it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from redis import exceptions
@@ -9,40 +9,22 @@ from redis.asyncio.client import Pipeline
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
-_FIXED: Final[Mapping[str, str]] = {
-    keys.GATEWAY_JOBS: "list",
-    keys.GATEWAY_WAITING: "hash",
-    keys.COUNTS: "hash",
-    keys.SCHEDULED: "zset",
-    keys.EXPIRING: "zset",
-    keys.LEASES: "zset",
-    keys.DEAD: "zset",
-    keys.ENDED: "zset",
-    keys.ALL_MESSAGES: "zset",
-    keys.DUE: "zset",
-    keys.TAG_LIMITS: "hash",
-    keys.PROFILES: "hash",
-    keys.HOLDS: "hash",
-    keys.OPT_OUTS: "hash",
-    keys.SESSIONS_ALL: "set",
-    keys.SESSIONS_ACTIVE: "set",
-    keys.SESSIONS_CHANGED: "zset",
-    keys.PROVISIONING: "list",
-    keys.RESTARTING: "list",
-    keys.PROXIES_ALL: "set",
-    keys.PROXIES_AVAILABLE: "set",
-    keys.EVENTS: "stream",
-    keys.AUDIT: "stream",
-    keys.WEBHOOKS: "hash",
-}
+_FIXED: Final[Mapping[str, Sequence[str]]] = {
+    "list": (keys.GATEWAY_JOBS, keys.PROVISIONING, keys.RESTARTING),
+    "hash": (
+        keys.GATEWAY_WAITING, keys.COUNTS, keys.TAG_LIMITS, keys.PROFILES, keys.HOLDS, keys.OPT_OUTS, keys.WEBHOOKS,
+    ),
+    "set": (keys.SESSIONS_ALL, keys.SESSIONS_ACTIVE, keys.PROXIES_ALL, keys.PROXIES_AVAILABLE),
+    "zset": (
+        keys.SCHEDULED, keys.EXPIRING, keys.LEASES, keys.DEAD, keys.ENDED, keys.ALL_MESSAGES, keys.DUE,
+        keys.SESSIONS_CHANGED,
+    ),
+    "stream": (keys.EVENTS, keys.AUDIT),
+}  # fmt: skip
 _PER_PHONE: Final = {
-    keys.queue: "zset",
-    keys.set_aside: "zset",
-    keys.later: "zset",
-    keys.sent: "zset",
-    keys.pace: "hash",
+    keys.queue: "zset", keys.set_aside: "zset", keys.later: "zset", keys.sent: "zset", keys.pace: "hash",
     keys.sticky: "string",
-}
+}  # fmt: skip
 
 
 async def problems(scripts: Scripts) -> list[str]:
@@ -57,7 +39,7 @@ async def problems(scripts: Scripts) -> list[str]:
 
 
 async def _problems(scripts: Scripts) -> list[str]:
-    found = await _wrong(scripts, _FIXED)
+    found = await _wrong(scripts, {name: kind for kind, names in _FIXED.items() for name in names})
     if found:
         return found
     ids: Any = sorted(await scripts.redis.smembers(keys.SESSIONS_ALL))

@@ -125,18 +125,9 @@ async def every(scripts: Scripts) -> dict[str, Webhook]:
 
 
 def _webhook(name: str, raw: dict[str, Any]) -> Webhook:
-    return Webhook(
-        name,
-        raw["url"],
-        tuple(raw["types"]),
-        raw["secret"],
-        raw["since"],
-        raw["created_at_ms"],
-        tuple(raw.get("sessions", ())),
-        tuple(raw.get("labels", ())),
-        raw.get("previous_secret", ""),
-        raw.get("previous_until_ms", 0),
-    )
+    known = {field: raw[field] for field in Webhook.__slots__ if field in raw}
+    lists = {field: tuple(value) for field, value in known.items() if isinstance(value, list)}
+    return Webhook(**known | lists | {"id": name})
 
 
 async def remove(scripts: Scripts, webhook_id: str) -> bool:
