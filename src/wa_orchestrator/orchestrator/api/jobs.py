@@ -13,8 +13,6 @@ from wa_orchestrator.orchestrator.job_table import JobRow
 from wa_orchestrator.orchestrator.sessions import version_recovery
 from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
-from wa_orchestrator.store.jobs import JobRun
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -93,18 +91,5 @@ class JobRoutes(RouteGroup):
 
 
 def _view(row: JobRow) -> JobView:
-    runs_shown = [_run(each) for each in row.runs]
-    return JobView(
-        name=row.job,
-        daily_at=row.daily_at or None,
-        next_at=iso(row.next_at) if row.next_at else None,
-        running=row.running,
-        last=runs_shown[0] if runs_shown else None,
-        runs=runs_shown,
-    )
-
-
-def _run(run: JobRun) -> JobRunView:
-    return JobRunView(
-        began_at=iso(run.began_at), ended_at=iso(run.ended_at), error=run.error or None, by=run.by or None
-    )
+    shown = [JobRunView.of(each) for each in row.runs]
+    return JobView.of(row, name=row.job, last=shown[0] if shown else None, runs=shown)

@@ -106,14 +106,5 @@ def find_node(found: dict[str, NodeRow], name: str) -> NodeRow:
 
 
 def _view(row: NodeRow) -> NodeView:
-    return NodeView(
-        name=row.node.name,
-        state=row.state,
-        address=row.node.address,
-        sessions=len(row.sessions),
-        connected=row.connected,
-        moved=row.moved,
-        worker_slots=row.node.worker_slots,
-        memory_bytes=row.node.memory_bytes,
-        worker_bytes=row.worker_bytes,
-    )
+    counts = {"connected": row.connected, "moved": row.moved, "worker_bytes": row.worker_bytes}
+    return NodeView.of(row.node, state=row.state, sessions=len(row.sessions), **counts)

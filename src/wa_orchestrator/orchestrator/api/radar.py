@@ -36,18 +36,16 @@ class Radar(ResponseModel):
 
 def view(record: DriftRecord, all_sessions: int) -> UnknownShape:
     kind, name = record.shape.kind, record.shape.name
-    return UnknownShape.model_validate(
-        {
-            "shape": str(record.shape),
-            "kind": str(kind),
-            "name": name,
-            "since": iso(record.first_at_ms),
-            "last_at": iso(record.last_at_ms),
-            "count": record.count,
-            "sessions": len(record.sessions),
-            "all_sessions": max(all_sessions, len(record.sessions)),
-            "text": catalogue.text(catalogue.DEFAULT, f"drift.{kind}").format(name=name),
-        }
+    return UnknownShape.of(
+        record,
+        shape=str(record.shape),
+        kind=str(kind),
+        name=name,
+        since=iso(record.first_at_ms),
+        last_at=iso(record.last_at_ms),
+        sessions=len(record.sessions),
+        all_sessions=max(all_sessions, len(record.sessions)),
+        text=catalogue.text(catalogue.DEFAULT, f"drift.{kind}").format(name=name),
     )
 
 

@@ -129,10 +129,5 @@ class TagLimitRoutes(RouteGroup):
         return Counter(tag for session in found if not session.removing for tag in session.tags)
 
     def _view(self, limit: TagLimit, sessions: int) -> TagLimitsView:
-        return TagLimitsView(
-            tag=limit.tag,
-            limits=own_limits(limit.override),
-            raises=limit.raises,
-            in_force={trust: limits_view(under_tags(self._settings.pace(trust), [limit])) for trust in Trust},
-            sessions=sessions,
-        )
+        in_force = {trust: limits_view(under_tags(self._settings.pace(trust), [limit])) for trust in Trust}
+        return TagLimitsView.of(limit, limits=own_limits(limit.override), in_force=in_force, sessions=sessions)

@@ -16,9 +16,8 @@ from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store.sessions import passkeys
 from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 from wa_orchestrator.texts import catalogue
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -34,12 +33,12 @@ class PasskeyView(ResponseModel):
 
     session_id: str
     stage: Literal["required", "sent", "confirm", "pairing", "failed"]
-    options: str | None = Field(None, description="WhatsApp's request, as JSON for `navigator.credentials.get`.")
-    expires_at: Timestamp | None = None
-    code: str | None = Field(None, description="The phone shows the same one.", examples=["PYSL-SH11"])
+    options: OptionalText = Field(None, description="WhatsApp's request, as JSON for `navigator.credentials.get`.")
+    expires_at: OptionalTimestamp = None
+    code: OptionalText = Field(None, description="The phone shows the same one.", examples=["PYSL-SH11"])
     compare: bool = Field(False, description="Whether a person must compare the codes and confirm.")
-    reason: str | None = Field(None, examples=["rejected"])
-    retry: str | None = Field(None, description="`same`, `new` or `restart`: what a further try needs.")
+    reason: OptionalText = Field(None, examples=["rejected"])
+    retry: OptionalText = Field(None, description="`same`, `new` or `restart`: what a further try needs.")
 
 
 class PasskeyAnswer(RequestModel):
@@ -49,17 +48,12 @@ class PasskeyAnswer(RequestModel):
 
 
 def view(session_id: str, ceremony: PasskeyCeremony) -> PasskeyView:
-    return PasskeyView.model_validate(
-        {
-            "session_id": session_id,
-            "stage": ceremony.stage,
-            "options": ceremony.options or None if ceremony.stage == "required" else None,
-            "expires_at": iso(ceremony.expires_at_ms) if ceremony.expires_at_ms else None,
-            "code": ceremony.code or None,
-            "compare": ceremony.stage == "confirm" and not ceremony.auto,
-            "reason": ceremony.reason or None,
-            "retry": ceremony.retry or None,
-        }
+    return PasskeyView.of(
+        ceremony,
+        session_id=session_id,
+        options=ceremony.options if ceremony.stage == "required" else None,
+        expires_at=ceremony.expires_at_ms,
+        compare=ceremony.stage == "confirm" and not ceremony.auto,
     )
 
 
