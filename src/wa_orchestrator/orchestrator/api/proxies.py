@@ -17,6 +17,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import proxies, records
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.outcomes import Removed, Unknown
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.texts import catalogue
@@ -260,10 +261,15 @@ class ProxyRoutes(RouteGroup):
         return view(proxy, self._settings.max_sessions_per_proxy)
 
     async def _find(self, proxy_id: str) -> Proxy:
-        proxy = await records.proxy(self._scripts, proxy_id)
-        if proxy is None:
-            raise no_such_proxy(proxy_id)
-        return proxy
+        return await find(self._scripts, proxy_id)
+
+
+async def find(scripts: Scripts, proxy_id: str) -> Proxy:
+    """Return a proxy; raise `Refused` when there is none."""
+    proxy = await records.proxy(scripts, proxy_id)
+    if proxy is None:
+        raise no_such_proxy(proxy_id)
+    return proxy
 
 
 def free_slots(proxy: Proxy, slots: int) -> int:

@@ -12,7 +12,7 @@ from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.domain.proxies.proxy_url import ProxyUrl
 from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api.proxies import ProxyId, ProxyView, no_such_proxy, view
+from wa_orchestrator.orchestrator.api.proxies import ProxyId, ProxyView, find, no_such_proxy, view
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed
 from wa_orchestrator.orchestrator.sessions import transitions
@@ -62,7 +62,7 @@ class ProxyChangeRoutes(RouteGroup):
 
     async def change_proxy(self, proxy_id: ProxyId, body: ProxyPatch, caller: OperateCaller) -> ProxyView:
         """Change a proxy: its name, provider, country, the day it expires, its password."""
-        proxy = await self._find(proxy_id)
+        proxy = await find(self._scripts, proxy_id)
         fields, alias = body.fields(), ""
         if body.password is not None:
             url = await self._with_password(proxy, body.password)
@@ -74,7 +74,7 @@ class ProxyChangeRoutes(RouteGroup):
             await self._replace_workers(proxy_id)
         changed = body.password is not None
         await self._audit(caller, "proxy.change", proxy_id, password_changed=changed, **body.fields())
-        return view(await self._find(proxy_id), self._settings.max_sessions_per_proxy)
+        return view(await find(self._scripts, proxy_id), self._settings.max_sessions_per_proxy)
 
     async def _with_password(self, proxy: Proxy, password: str) -> ProxyUrl:
         """Return the URL with another password, which the proxy takes."""
@@ -90,14 +90,8 @@ class ProxyChangeRoutes(RouteGroup):
 
     async def _replace_workers(self, proxy_id: str) -> None:
         """Replace the workers that use the old password, on the same proxy. The restart queue spreads them."""
-        proxy = await self._find(proxy_id)
+        proxy = await find(self._scripts, proxy_id)
         for session in await records.sessions(self._scripts, proxy.sessions):
             if session.proxy == proxy_id and transitions.wants_worker(session):
                 await transitions.request_restart(self._context, session, Event.RESTART_ASKED)
         log.info("proxy.password_changed", proxy=proxy_id, sessions=len(proxy.sessions))
-
-    async def _find(self, proxy_id: str) -> Proxy:
-        proxy = await records.proxy(self._scripts, proxy_id)
-        if proxy is None:
-            raise no_such_proxy(proxy_id)
-        return proxy
