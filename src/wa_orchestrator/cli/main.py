@@ -223,18 +223,15 @@ def rotate_secret(
     typer.echo(f"{name.upper()} is replaced. Restart the server to use it; workers keep running.")
 
 
-for _name, _group in (
-    ("sessions", sessions),
-    ("proxies", proxies),
-    ("inventory", inventory),
-    ("messages", messages),
-    ("chats", chats),
-    ("groups", groups),
-    ("jobs", jobs),
-    ("nodes", nodes),
-):
-    app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
 for _name, _commands in (
+    ("sessions", sessions.app),
+    ("proxies", proxies.app),
+    ("inventory", inventory.app),
+    ("messages", messages.app),
+    ("chats", chats.app),
+    ("groups", groups.app),
+    ("jobs", jobs.app),
+    ("nodes", nodes.app),
     ("campaign", campaigns.app),
     ("keys", access.keys),
     ("people", access.people),

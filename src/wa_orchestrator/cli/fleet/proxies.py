@@ -8,7 +8,7 @@ import typer
 
 from wa_orchestrator.cli.fleet import qr
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, group
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, group
 from wa_orchestrator.errors import Refused
 
 app = group("Proxies of a running server: list, add, check, remove.")
@@ -24,20 +24,10 @@ def _row(proxy: dict[str, Any]) -> dict[str, Any]:
     return proxy | {"latencyMs": latency, "status": proxy["status"] + (" (draining)" if proxy["draining"] else "")}
 
 
-def _all(run: Invocation) -> dict[str, Any]:
-    whole = run.client.proxies()
-    page = whole
-    while page["next"] is not None:
-        page = run.client.proxies(cursor=page["next"])
-        whole["proxies"] += page["proxies"]
-    del whole["next"]
-    return whole
-
-
 @command(app, "list")
 def listed(run: Invocation) -> None:
     """List proxies."""
-    found = _all(run)
+    found = all_pages(run.client.proxies, "proxies")
     rows = [_row(proxy) for proxy in found["proxies"]]
     empty = "There are no proxies. Add one: wa-orchestrator proxies add socks5h://user:password@host:port"
     run.output(found, lambda: tables.table(COLUMNS, rows, empty=empty))
@@ -86,7 +76,7 @@ def check(
     run: Invocation, proxy_id: Annotated[str | None, typer.Argument(metavar="PROXY", help="Default: all.")] = None
 ) -> None:
     """Check a proxy now, or all. Exit code 1 when one fails."""
-    ids = [proxy_id] if proxy_id else [proxy["id"] for proxy in _all(run)["proxies"]]
+    ids = [proxy_id] if proxy_id else [proxy["id"] for proxy in all_pages(run.client.proxies, "proxies")["proxies"]]
     checked = [run.client.proxy_act(each, "check") for each in ids]
     rows = [_row(each) | {"passed": "passed" if each["passed"] else "failed"} for each in checked]
     columns = {"": "passed"} | COLUMNS

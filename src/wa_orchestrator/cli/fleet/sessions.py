@@ -1,5 +1,6 @@
 """`wa-orchestrator sessions …`: list, create, link, stop, delete."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,13 +9,12 @@ import typer
 from wa_orchestrator.cli.fleet import qr as linking
 from wa_orchestrator.cli.messages.campaigns import read_file
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.arguments import SessionId, Yes
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, confirm, group
 from wa_orchestrator.cli.terminal.target import installation
 from wa_orchestrator.errors import Refused
 
 app = group("Sessions of a running server: list, create, link, stop, delete.")
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show every new code until the session is connected.")]
 
 _COLUMNS = {
@@ -51,17 +51,11 @@ def listed(
     text: Annotated[str | None, typer.Option(help="Only with this in id, phone, label or tags.")] = None,
 ) -> None:
     """List sessions."""
-    found: list[dict[str, Any]] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        page = run.client.sessions(
-            status=status, label=label, tag=tag, proxy=proxy, text=text, cursor=cursor or None, limit=500
-        )
-        found += page["sessions"]
-        cursor = page["next"]
+    filters = {"status": status, "label": label, "tag": tag, "proxy": proxy, "text": text}
+    found = all_pages(partial(run.client.sessions, **filters, limit=500), "sessions")["sessions"]
     rows = [each | {"status": _state(each)} for each in found]
-    is_all = not (status or label or tag or proxy or text)
-    empty = "There are no sessions. Create one: wa-orchestrator sessions add --wait" if is_all else "No matches."
+    none = "There are no sessions. Create one: wa-orchestrator sessions add --wait"
+    empty = "No matches." if any(filters.values()) else none
     run.output({"sessions": found}, lambda: tables.table(_COLUMNS, rows, empty=empty))
 
 

@@ -1,18 +1,19 @@
 """`wa-orchestrator campaign …`: one text to many recipients who agreed to it."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.arguments import Yes
+from wa_orchestrator.cli.terminal.command import Invocation, all_pages, command, confirm, group
 from wa_orchestrator.errors import Refused
 
 app = group("Campaigns: one text to many recipients who agreed to it.")
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="The campaign's id, c_…")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 COLUMNS = {
     "campaign": "id", "name": "name", "state": "state", "recipients": "recipients", "still to come": "waiting",
     "sent": "written", "answered": "answered", "opted out": "optedOutSince", "created": "createdAt",
@@ -118,12 +119,8 @@ def recipients(
     status: Annotated[str | None, typer.Option(help="waiting, sent, read, failed, answered, opted_out_since …")] = None,
 ) -> None:
     """List the recipients: who got it, who answered, who opted out."""
-    whole = run.client.campaign_recipients(campaign_id, status=status, limit=500)
-    page = whole
-    while page["next"] is not None:
-        page = run.client.campaign_recipients(campaign_id, status=status, limit=500, cursor=page["next"])
-        whole["recipients"] += page["recipients"]
-    del whole["next"]
+    fetch = partial(run.client.campaign_recipients, campaign_id, status=status, limit=500)
+    whole = all_pages(fetch, "recipients")
     run.output(whole, lambda: tables.table(RECIPIENTS, whole["recipients"], empty="Nobody."))
 
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from wa_orchestrator.cli.terminal.arguments import SessionId
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
 app = group("Conversations: react, edit, delete for everyone, mark as read, typing, look-ups, blocks.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_… or i_…")]
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 Person = Annotated[str, typer.Argument(metavar="TO", help="A phone, lid:…, or a group's id.")]
 
 

@@ -1,33 +1,29 @@
 """`wa-orchestrator opt-outs …` and `contacts …`: people who are written to; `trash …`: deleted sessions."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from wa_orchestrator.cli.messages.campaigns import read_file
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.arguments import Yes
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, confirm, group
 from wa_orchestrator.cli.terminal.download import print_stream, save
 
 opt_outs = group("Recipients who want no messages: list, add, import, delete.")
 contacts = group("People who wrote or were written to: list, export, erase.")
 trash = group("Credentials of deleted sessions: list, restore.")
 Phone = Annotated[str, typer.Argument(metavar="PHONE", help="With its country code.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @command(opt_outs, "list")
 def list_opt_outs(run: Invocation) -> None:
     """List recipients who opted out."""
-    found: list[dict[str, Any]] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        page = run.client.opt_outs(cursor=cursor or None, limit=500)
-        found += page["optOuts"]
-        cursor = page["next"]
+    found = all_pages(partial(run.client.opt_outs, limit=500), "optOuts")
     columns = {"phone": "phone", "or id": "lid", "since": "at", "word": "word", "told": "via"}
-    run.output({"optOuts": found}, lambda: tables.table(columns, found, empty="Nobody opted out."))
+    run.output(found, lambda: tables.table(columns, found["optOuts"], empty="Nobody opted out."))
 
 
 @command(opt_outs)

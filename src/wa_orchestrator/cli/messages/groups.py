@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.arguments import SessionId
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
 app = group("Groups of an account: list, make, rename, leave, remove members, links, requests to join.")
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id, …@g.us.")]
 Person = Annotated[str, typer.Argument(metavar="PERSON", help="A phone, or lid:…")]
 _NAMES = {"phone": "phone", "lid": "lid"}

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli.terminal import tables, times
+from wa_orchestrator.cli.terminal.arguments import SessionId, Yes
 from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
 from wa_orchestrator.errors import Refused
 
 holds = group("What is on hold: list, place, lift.")
 limits = group("Limits of sending: list, show, set, reset; by tag: tags, set-tag, reset-tag.")
 queue = group("What waits to be sent: list, cancel.")
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 PerDay = Annotated[int | None, typer.Option(help="Messages a day.")]
 PerMinute = Annotated[int | None, typer.Option(help="Messages a minute.")]
 PauseMin = Annotated[int | None, typer.Option(help="The shortest pause after a message.")]

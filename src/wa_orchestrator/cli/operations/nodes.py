@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli.terminal import tables
+from wa_orchestrator.cli.terminal.arguments import Yes
 from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
 
 app = group("The machines that workers run on: list, drain, activate.")
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="The node's name; `nodes` lists them.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 _COLUMNS = {"node": "name", "state": "state", "address": "address", "sessions": "held", "memory": "memory"}
 _GB = 2**30
 

@@ -144,6 +144,16 @@ def error_line(error: "ApiError", run: Invocation) -> str:
     return " ".join(f"{error.code}: {terminal_message(error.code, error.text, error.details)}".split())
 
 
+def all_pages(fetch: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the first page of a list with the items of all pages in its field `name`."""
+    whole = page = fetch()
+    while page["next"] is not None:
+        page = fetch(cursor=page["next"])
+        whole[name] += page[name]
+    del whole["next"]
+    return whole
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something that cannot be undone; without a terminal, `--yes` is required."""
     from wa_orchestrator.errors import Refused
