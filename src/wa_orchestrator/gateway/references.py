@@ -7,7 +7,7 @@ from wa_orchestrator.domain import recipient
 from wa_orchestrator.domain.messages.content import LONGEST_QUOTE
 from wa_orchestrator.domain.messages.incoming import Quote
 from wa_orchestrator.domain.messages.message import SUCCEEDED
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.usernames import Usernames
 from wa_orchestrator.messages import message_search, named_message
@@ -71,9 +71,9 @@ class References:
         both = (self._scripts, self._context.archive)
         found = await named_message.find(*both, name, await self._sessions(body))
         reaches = await self._context.session_labels.filter_for(caller.reach)
-        if found is None and not await message_search.is_complete(*both):
+        if found is None:
             text = "The quoted message may be in the archive, which this process cannot read. Send it to ORCH_PORT."
-            raise Unavailable("ARCHIVE_ELSEWHERE", text)
+            await message_search.require_complete(*both, text)
         if found is None or not reaches(found.session):
             text = "There is no such message to reply to. Where `replyTo` is WhatsApp's id, name the session too."
             raise Refused("NO_SUCH_QUOTE", text, 422)

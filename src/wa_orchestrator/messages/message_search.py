@@ -6,6 +6,7 @@ from typing import Final
 
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.domain.messages.message import MessageStatus
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -53,6 +54,21 @@ async def search(
                     return found, entry
         after = entries[-1]
     return found, last_own
+
+
+#: For those who ask for one message that was not found.
+MAY_BE_THERE: Final = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
+
+
+async def require_complete(
+    scripts: Scripts,
+    archive: Archive,
+    text: str = "The archive is on another machine. Ask the orchestrator there.",
+    **details: str,
+) -> None:
+    """Raise `Unavailable` if this process cannot read the archive in use."""
+    if not await is_complete(scripts, archive):
+        raise Unavailable("ARCHIVE_ELSEWHERE", text, **details)
 
 
 async def is_complete(scripts: Scripts, archive: Archive) -> bool:

@@ -10,7 +10,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import whole_number
 from wa_orchestrator.domain.messages.message import SUCCEEDED, WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.forecast import Eta
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import idempotency
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.request_models import BatchId, Instant, Recipient, Reference, SendBody, SessionId
@@ -195,9 +195,9 @@ class MessageRoutes(RouteGroup):
 
     async def _found(self, message_id: str, caller: Caller) -> Message:
         message = await message_lookup.message(self._scripts, self._archive, message_id)
-        if message is None and not await message_search.is_complete(self._scripts, self._archive):
-            text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
-            raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
+        if message is None:
+            both, text = (self._scripts, self._archive), message_search.MAY_BE_THERE
+            await message_search.require_complete(*both, text, messageId=message_id)
         reaches = await self._context.session_labels.filter_for(caller.reach)
         if message is None or not reaches(message.session):
             text = "There is no such message; it may have been erased. GET /api/v1/messages lists those that are kept."

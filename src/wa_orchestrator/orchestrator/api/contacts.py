@@ -14,7 +14,6 @@ from wa_orchestrator.archive.contract import Contact
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain.recipient import is_group
-from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages import conversation_thread, message_lookup, message_search
 from wa_orchestrator.orchestrator.api.conversations import conversation_search, thread_views
 from wa_orchestrator.orchestrator.api.conversations.models import ContactPage, ContactView
@@ -138,9 +137,7 @@ class ContactRoutes(RouteGroup):
         repeat what is in these, and have no lines of their own.
         """
         contact = await erasure.contact_of(self._scripts, phones.parse(phone))
-        if not await message_search.is_complete(self._scripts, self._context.archive):
-            text = "The archive is on another machine. Ask the orchestrator there."
-            raise Unavailable("ARCHIVE_ELSEWHERE", text)
+        await message_search.require_complete(self._scripts, self._context.archive)
         await self._audit(caller, "contact.export", contact.phone[-4:])
         return JsonLines(_lines(self._context, contact), headers={"Cache-Control": "no-store"})
 

@@ -10,7 +10,6 @@ from pydantic import Field
 from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.messages.message import MessageStatus
-from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages import message_search
 from wa_orchestrator.messages.session_pace import trust_of
 from wa_orchestrator.store import records
@@ -78,8 +77,7 @@ class ExportRoutes(RouteGroup):
 
 async def messages_file(context: Context, caller: Caller, search: MessageExport) -> Response:
     """Return messages as a file."""
-    if not await message_search.is_complete(context.scripts, context.archive):
-        raise Unavailable("ARCHIVE_ELSEWHERE", "The archive is on another machine. Ask the orchestrator there.")
+    await message_search.require_complete(context.scripts, context.archive)
     filters = Filters(
         session_id=search.session_id,
         statuses=[search.status] if search.status else (),

@@ -9,7 +9,7 @@ from fastapi import Path
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.messages import incoming
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.orchestrator.messages.media_fetch import MediaFetch
 from wa_orchestrator.web.auth import Caller, LimitedReader
@@ -72,9 +72,7 @@ class MediaRoutes(RouteGroup):
         fields = await message_lookup.incoming(*both, *name) if name and reaches(name[0]) else None
         if name and fields:
             return *name, fields
-        if not await message_search.is_complete(*both):
-            text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
-            raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
+        await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
         text = "No such message came in; it may have been erased."
         raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
 

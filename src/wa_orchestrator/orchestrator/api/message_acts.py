@@ -9,7 +9,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import recipient
 from wa_orchestrator.domain.messages.content import LONGEST_TEXT
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_search, named_message
 from wa_orchestrator.messages.named_message import NamedMessage
 from wa_orchestrator.orchestrator.api.sessions.reads import MISSING, SessionId, find
@@ -135,9 +135,7 @@ class MessageActRoutes(RouteGroup):
         reaches = await self._context.session_labels.filter_for(caller.reach)
         if found is not None and reaches(found.session):
             return found
-        if not await message_search.is_complete(*both):
-            text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
-            raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
+        await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
         raise Refused(
             "NO_SUCH_MESSAGE", "There is no such message; it may have been erased.", 404, messageId=message_id
         )
