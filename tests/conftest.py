@@ -1,6 +1,7 @@
 """What all rooms share: one private Redis per test process, on a Unix socket, empty before every test."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
+
+# A shell starts background jobs with Ctrl-C ignored, and what they start inherits that; tests end programs by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something about the machine. CI tries the same examples every time; people, new ones.
 settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow])

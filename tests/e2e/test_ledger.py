@@ -96,6 +96,9 @@ async def test_nothing_is_lost_nothing_is_sent_twice_whatever_dies(record_proper
         "COLD_HOURS": "00:00-00:00",
         "RATE_LIMIT_PER_MINUTE": "600000",
         "PING_TIMEOUT_MS": "400000",
+        # Half a minute for an ack: three late ones of a busy machine would make an outcome unknown, and rightly.
+        "ACK_TIMEOUT_MS": str(30_000 * SCALE),
+        "LEASE_MS": str(35_000 * SCALE),
     }
     async with product(proxies=-(-SIZE.workers // 4) + 1, **settings) as running:
         phones = {f"w{n}": f"9725011{n:05d}" for n in range(SIZE.workers)}
