@@ -10,14 +10,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.dashboard.browsing import visit
 from tests.dashboard.serving import API_KEY
-from tests.dashboard.test_walkthrough import SLOW_MS, Product, running_product
-from tests.waiting import until_blocking
+from tests.dashboard.test_walkthrough import Product, running_product
+from tests.waiting import PATIENCE_S, until_blocking
 
 pytestmark = pytest.mark.browser
 SITE = "https://web.whatsapp.com/"
 #: A phone that does not answer is given up after two minutes; here after 15 s, and everybody else keeps his patience.
 FAST = {"time_scale": 8, "ping_timeout_ms": 1_800_000}
-GIVEN_UP_MS = 2 * SLOW_MS
 FAILED, REFUSED = "Not linked. Nothing was changed.", "WhatsApp refused the answer."
 BROKEN_OFF, NO_ANSWER = "WhatsApp broke it off.", "The phone did not answer within two minutes."
 OLDER = "It answers an older request."
@@ -52,7 +51,7 @@ def _provisioned(page: Page, address: str, phone: str) -> str:
     page.fill("#new-session [name=label]", f"Branch {phone[-2:]}")
     page.locator("#new-session .primary").click()
     page.wait_for_url(re.compile(r"/scan\?id="))
-    expect(page.locator("#qr-card .qr[data-s=qr_ready] svg.code")).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator("#qr-card .qr[data-s=qr_ready] svg.code")).to_be_visible()
     return page.url.partition("id=")[2]
 
 
@@ -62,7 +61,9 @@ def _scan(made: Product, session: str, phone: str, fault: dict[str, Any], *, bef
     made.control.post("/faults", json=body).raise_for_status()
 
     def fresh() -> str | None:
-        shown = httpx.get(f"{made.address}/api/sessions/{session}/qr", headers={"X-API-Key": API_KEY})
+        shown = httpx.get(
+            f"{made.address}/api/sessions/{session}/qr", headers={"X-API-Key": API_KEY}, timeout=PATIENCE_S
+        )
         code = str(shown.json()["qr"]) if shown.is_success else before
         return code if code != before else None
 
@@ -101,7 +102,7 @@ def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(product: Pr
     page, phone = _arrive(person, product), "972509990102"
     session = _provisioned(page, product.address, phone)
     _scan(product, session, phone, {})
-    page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
+    page.get_by_role("link", name="Sign with the passkey").click()
     expect(page.locator(".notice[data-s=warn]")).to_contain_text("how accounts get stolen")
     page.locator("[data-copy-code]").click()
     expect(page.locator("[data-copy-code] span")).not_to_have_text("Copy the code")
@@ -110,10 +111,10 @@ def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(product: Pr
     site = _whatsapps_site(page, product, phone)
     site.evaluate(pasted)
     site.get_by_role("button", name="Sign with passkey").click()
-    expect(site.locator("#passkey-panel textarea")).to_be_visible(timeout=SLOW_MS)
+    expect(site.locator("#passkey-panel textarea")).to_be_visible()
     site.get_by_role("button", name="Send back").click()
-    site.wait_for_url(re.compile(r"/link/.*/passkey"), timeout=SLOW_MS)
-    expect(site.locator("#passkey")).to_contain_text("Linked with the passkey", timeout=SLOW_MS)
+    site.wait_for_url(re.compile(r"/link/.*/passkey"))
+    expect(site.locator("#passkey")).to_contain_text("Linked with the passkey")
     assert "pk=" not in site.url
     assert _devices(product, phone) == [1]
 
@@ -123,7 +124,7 @@ def _sign(page: Page, site: Page) -> None:
     site.goto(SITE)
     site.evaluate(page.locator("[data-code]").text_content() or "")
     site.get_by_role("button", name="Sign with passkey").click()
-    _paste(page, site.locator("#passkey-panel textarea").input_value(timeout=SLOW_MS))
+    _paste(page, site.locator("#passkey-panel textarea").input_value())
 
 
 def _paste(page: Page, answer: str) -> None:
@@ -133,7 +134,7 @@ def _paste(page: Page, answer: str) -> None:
 
 def _compare(page: Page, made: Product, phone: str) -> None:
     """Compare the codes, and confirm on both sides; until then nothing is linked."""
-    expect(page.locator("#passkey")).to_contain_text("Does the phone show the same code?", timeout=SLOW_MS)
+    expect(page.locator("#passkey")).to_contain_text("Does the phone show the same code?")
     assert _devices(made, phone) == []
     code = made.control.post(f"/phones/{phone}/confirm-link").raise_for_status().json()["code"]
     expect(page.locator("#passkey .code8")).to_have_text(code)
@@ -158,32 +159,32 @@ def test_whatever_goes_wrong_the_page_says_what_and_the_person_can_go_on(
     page, phone = _arrive(person, product), f"97250999020{number}"
     session = _provisioned(page, product.address, phone)
     scanned = _scan(product, session, phone, wrong)
-    page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
+    page.get_by_role("link", name="Sign with the passkey").click()
     site = _whatsapps_site(page, product, phone)
     _paste(page, '{"no": "answer"}')
     expect(page.locator("#passkey-answer [data-error]")).to_contain_text("not the answer of a passkey")
     _sign(page, site)
-    expect(page.locator("#passkey [role=status]")).to_contain_text(f"{FAILED} {sentence}", timeout=GIVEN_UP_MS)
+    expect(page.locator("#passkey [role=status]")).to_contain_text(f"{FAILED} {sentence}")
     assert _devices(product, phone) == []
     page.get_by_role("link", name="Start again with a new code").click()
     _scan(product, session, phone, then, before=scanned)
-    page.get_by_role("link", name="Sign with the passkey").click(timeout=SLOW_MS)
+    page.get_by_role("link", name="Sign with the passkey").click()
     _sign(page, site)
     if "twice" in then:
         _sign_the_newer(page, site)
     if "refuse" in then:
-        expect(page.locator("#passkey [role=status]")).to_contain_text(REFUSED, timeout=SLOW_MS)
+        expect(page.locator("#passkey [role=status]")).to_contain_text(REFUSED)
         _sign(page, site)
     if "refuse" in then or "compare" in then:
         _compare(page, product, phone)
-    expect(page.locator("#passkey")).to_contain_text("Linked with the passkey", timeout=SLOW_MS)
+    expect(page.locator("#passkey")).to_contain_text("Linked with the passkey")
     assert len(_devices(product, phone)) == 1
 
 
 def _sign_the_newer(page: Page, site: Page) -> None:
     """Of two requests only the newer can be answered: whoever signed the other reads that, and signs again."""
     refused = page.locator("#passkey-answer [data-error]:not([hidden])")
-    expect(refused.or_(page.locator("#passkey:not([data-stage=required])")).first).to_be_visible(timeout=SLOW_MS)
+    expect(refused.or_(page.locator("#passkey:not([data-stage=required])")).first).to_be_visible()
     if refused.count():
         expect(refused).to_contain_text(OLDER)
         _sign(page, site)

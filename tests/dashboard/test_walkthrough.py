@@ -14,13 +14,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.dashboard.browsing import log_in, require_chromium, visit
 from tests.dashboard.serving import API_KEY, VIEWER_PASSWORD, Thread, settings
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.dashboard.html.locale import texts
 from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.server import bootstrap
 
 pytestmark = pytest.mark.browser
-SLOW_MS = 120_000
-LATE_MS = 45_000
 
 
 @dataclass
@@ -56,9 +55,9 @@ def running_product(home: Path, **changes: Any) -> Iterator[Product]:
     given: dict[str, Any] = {"provisioning_interval_ms": 100, "monitor_interval_ms": 5000, "check_timeout_ms": 2000}
     chosen = settings(0, data_dir=home, sessions_dir=home / "sessions", **given | changes)
     running = bootstrap.running(chosen, simulate=True)
-    server = thread.do(running.__aenter__(), timeout=300)
+    server = thread.do(running.__aenter__())
     try:
-        with httpx.Client(base_url=server.context.simulator["control"], timeout=20) as control:
+        with httpx.Client(base_url=server.context.simulator["control"], timeout=PATIENCE_S) as control:
             yield Product(server.url, control, server, thread)
     finally:
         thread.do(server.stop_workers())
@@ -123,12 +122,12 @@ def _link_a_phone(page: Page, product: Product, t: Callable[[str], re.Pattern[st
     page.locator("#new-session .primary").click()
     page.wait_for_url(re.compile(r"/scan\?id="))
     session = page.url.partition("id=")[2]
-    expect(page.locator("#qr-card .qr[data-s=qr_ready] svg.code")).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator("#qr-card .qr[data-s=qr_ready] svg.code")).to_be_visible()
     page.evaluate("window.stayed = true")
     # Another session may wait to be linked; the page would go on to it while the next step goes elsewhere.
     page.locator("#go-on").uncheck()
     page.get_by_role("button", name=t("scan.simulate")).click()
-    expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected", timeout=SLOW_MS)
+    expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected")
     expect(page.locator("#said")).to_have_text(t("script.connected_said"))
     assert page.evaluate("window.stayed"), "the page was loaded anew"
     assert page.evaluate("window.beeped") == 1
@@ -152,9 +151,9 @@ def _send_and_see_it_read(page: Page, product: Product, t: Callable[[str], re.Pa
     page.wait_for_url(re.compile(r"/messages\?id=m_"))
     status = page.locator("#message-details > header .pill")
     expect(page.locator(".bubble")).to_have_text("שלום, ההזמנה בדרך")
-    expect(status).to_have_attribute("data-s", re.compile("sent|delivered|read"), timeout=SLOW_MS)
+    expect(status).to_have_attribute("data-s", re.compile("sent|delivered|read"))
     product.control.post(f"/phones/{recipient}/read", json={}).raise_for_status()
-    expect(status).to_have_attribute("data-s", "read", timeout=SLOW_MS)
+    expect(status).to_have_attribute("data-s", "read")
     expect(page.locator("#message-details .timeline")).to_contain_text(t("step.read"))
 
 
@@ -178,7 +177,7 @@ def _opt_out(page: Page, product: Product, t: Callable[[str], re.Pattern[str]], 
     before = int(count.inner_text())
     somebody = f"97252{crc32(phone.encode()) % 10_000_000:07d}"
     product.control.post(f"/phones/{somebody}/say", json={"to": phone, "text": "STOP"}).raise_for_status()
-    expect(count).to_have_text(str(before + 1), timeout=SLOW_MS)
+    expect(count).to_have_text(str(before + 1))
     page.goto(product.address + "/messages?add=1")
     page.fill("#send [name=to]", somebody)
     page.fill("#send [name=message]", "one more offer")
@@ -208,7 +207,10 @@ def _follow_the_log(page: Page, product: Product, t: Callable[[str], re.Pattern[
 def _have_a_proxy_added(product: Product) -> None:
     key = product.server.context.settings.api_key.get_secret_value()
     answer = httpx.post(
-        f"{product.address}/api/v1/proxies", json={"url": product.new_proxy()}, headers={"X-API-Key": key}
+        f"{product.address}/api/v1/proxies",
+        json={"url": product.new_proxy()},
+        headers={"X-API-Key": key},
+        timeout=PATIENCE_S,
     )
     assert answer.status_code == 201
 
@@ -218,11 +220,10 @@ def _lose_a_proxy(page: Page, product: Product, t: Callable[[str], re.Pattern[st
     leaves = page.locator("#session-proxy code").first
     before = leaves.inner_text()
     url = product.thread.do(product.server.context.redis.hget(f"proxy:{before}", "url"))
-    for kind in ("refuse", "drop"):
-        fault = {"target": {"proxy": url}, "kind": kind, "seconds": 120 if kind == "refuse" else None}
-        product.control.post("/faults", json={k: v for k, v in fault.items() if v}).raise_for_status()
-    expect(leaves).not_to_have_text(before, timeout=LATE_MS)
-    expect(page.locator("#session-head .pill")).to_have_attribute("data-s", "connected", timeout=LATE_MS)
+    for kind in ("refuse", "drop"):  # for good: it must not be well again before somebody has looked
+        product.control.post("/faults", json={"target": {"proxy": url}, "kind": kind}).raise_for_status()
+    expect(leaves).not_to_have_text(before)
+    expect(page.locator("#session-head .pill")).to_have_attribute("data-s", "connected")
     expect(page.locator("#session-history")).to_contain_text(before)
     page.goto(product.address + "/proxies")
     expect(page.locator(f"#px-{before} .pill[data-s=bad]")).to_be_visible()
@@ -234,11 +235,11 @@ def _delete_and_take_back(page: Page, product: Product, t: Callable[[str], re.Pa
     page.locator("#row-menu [data-open=delete]").click()
     page.locator("#delete .danger").click()
     undo = page.get_by_role("button", name=t("do.undo"))
-    expect(undo).to_be_visible(timeout=SLOW_MS)
+    expect(undo).to_be_visible()
     undo.click()
-    expect(page.locator(".toast", has_text=t("done.undelete"))).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator(".toast", has_text=t("done.undelete"))).to_be_visible()
     page.goto(f"{product.address}/sessions/{session}")
-    expect(page.locator("#session-head .pill")).to_have_attribute("data-s", "connected", timeout=LATE_MS)
+    expect(page.locator("#session-head .pill")).to_have_attribute("data-s", "connected")
 
 
 def _leave(page: Page, product: Product) -> None:
@@ -262,18 +263,18 @@ def test_a_phone_is_linked_by_a_code_that_reads_left_to_right(
     page.fill("#new-session [name=label]", f"Coded {language}")
     page.locator("#new-session .primary").click()
     page.wait_for_url(re.compile(r"/scan\?id="))
-    expect(page.locator("#qr-card svg.code")).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator("#qr-card svg.code")).to_be_visible()
     page.locator("#go-on").uncheck()
     page.fill("#pair-phone", phone)
     page.get_by_role("button", name=t("scan.get_code")).click()
     code = page.locator("#qr-card .code8")
-    expect(code).to_be_visible(timeout=SLOW_MS)
+    expect(code).to_be_visible()
     # In one step: the stream may replace the card at any moment.
     signs = code.evaluate("code => [...code.querySelectorAll('span')].map(sign => sign.getBoundingClientRect().x)")
     assert len(signs) == 8
     assert signs == sorted(set(signs))
     page.get_by_role("button", name=t("scan.simulate")).click()
-    expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected", timeout=LATE_MS)
+    expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected")
     expect(page.locator("#qr-card")).to_contain_text(re.compile(phone[-4:]))
     person.close()
 
@@ -281,7 +282,7 @@ def test_a_phone_is_linked_by_a_code_that_reads_left_to_right(
 async def _with_a_slot(product: Product) -> None:
     """Let there be a free slot, as an operator would."""
     headers = {"X-API-Key": API_KEY}
-    async with httpx.AsyncClient(base_url=product.address, headers=headers, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=product.address, headers=headers, timeout=PATIENCE_S) as client:
         (await client.post("/api/v1/proxies", json={"url": product.new_proxy()})).raise_for_status()
 
 
