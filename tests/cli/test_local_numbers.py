@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx
 
 from tests.processes import whole_server
+from tests.waiting import PATIENCE_S
 
 LOCAL, WHOLE = "050-123 4567", "972501234567"
 
@@ -12,7 +13,7 @@ LOCAL, WHOLE = "050-123 4567", "972501234567"
 def test_local_numbers_are_taken_and_searched(tmp_path: Path) -> None:
     with (
         whole_server(tmp_path, DEFAULT_COUNTRY="972", TIMEZONE="UTC") as (url, key),
-        httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=30) as api,
+        httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=PATIENCE_S) as api,
     ):
         added = api.post("/api/v1/opt-outs", json={"phone": LOCAL})
         assert (added.status_code, added.json()["phone"]) == (201, WHOLE), added.text
@@ -26,6 +27,7 @@ def test_local_numbers_are_taken_and_searched(tmp_path: Path) -> None:
 
 def test_without_a_default_country_they_are_refused(tmp_path: Path) -> None:
     with whole_server(tmp_path, TIMEZONE="UTC") as (url, key):
-        answer = httpx.post(f"{url}/api/v1/send", headers={"X-API-Key": key}, json={"to": LOCAL, "message": "x"})
+        body, headers = {"to": LOCAL, "message": "x"}, {"X-API-Key": key}
+        answer = httpx.post(f"{url}/api/v1/send", headers=headers, json=body, timeout=PATIENCE_S)
         assert answer.status_code == 422
         assert "972501234567" in answer.text

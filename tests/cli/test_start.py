@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import bare_environment
+from tests.processes import bare_environment, free_port
+from tests.waiting import PATIENCE_S
 
 PROGRAM = Path(sys.executable).parent / "wa-orchestrator"
 
@@ -32,7 +33,7 @@ def _run(
         env={**bare_environment(), **variables},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -197,16 +198,16 @@ def test_doctor_says_whether_the_engine_manages_a_swarm_and_which_nodes_are_away
 
 
 def test_doctor_shows_the_values_in_effect_and_not_empty_ones(tmp_path: Path) -> None:
-    values, findings = _doctor(
-        tmp_path, ORCH_PORT="39001", WORKER_PORT="39003", PACING_PRESET="conservative", COLD_PER_DAY="7"
-    )
-    urls = ("http://127.0.0.1:39001", "http://127.0.0.1:39003")
+    port, other = str(free_port()), str(free_port())
+    chosen = {"ORCH_PORT": port, "WORKER_PORT": other, "PACING_PRESET": "conservative", "COLD_PER_DAY": "7"}
+    values, findings = _doctor(tmp_path, **chosen)
+    urls = (f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}")
     assert (values["PUBLIC_URL"], values["WORKER_URL"]) == urls
     assert values["REDIS_URL"] == "embedded"
     assert values["WORKER_BUNDLE"].endswith("worker.cjs")
     assert (values["COLD_PER_DAY"], values["WARM_PER_DAY"], values["HOT_HOURS"]) == ("7", "50", "07:00-23:00")
     assert (values["WARM_PAUSE_MIN_MS"], values["WARM_PAUSE_MAX_MS"]) == ("21000", "39000")
-    assert findings["ports"][1].startswith("ORCH_PORT 39001 is free")
+    assert findings["ports"][1].startswith(f"ORCH_PORT {port} is free")
     assert findings["server"][0] == "ok"
 
 
