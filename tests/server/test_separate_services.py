@@ -8,7 +8,7 @@ from redis import Redis
 
 from tests.processes import PRODUCT, Program, bare_environment
 from tests.redis_server import FORGETFUL, redis_server
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.server import address
 
 API_KEY = "wao_a-key-for-the-tests-0123456789"
@@ -21,7 +21,7 @@ async def test_messages_are_served_on_the_port_of_a_separate_orchestrator(tmp_pa
         server = Program(command, log=tmp_path / "log", env=environment, cwd=tmp_path)
         try:
             url = await until(lambda: address.find(tmp_path / "d"), "the orchestrator listens")
-            async with httpx.AsyncClient(base_url=url, headers={"X-API-Key": API_KEY}, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=url, headers={"X-API-Key": API_KEY}, timeout=PATIENCE_S) as client:
                 for path in ("/api/send", "/api/v1/send"):
                     answer = await client.post(path, json={"to": "972511111111", "message": "hello"})
                     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NO_SENDER")

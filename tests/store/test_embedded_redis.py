@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine import append_only_file, durability
@@ -54,19 +55,15 @@ async def home(tmp_path: Path) -> AsyncIterator[Path]:
         await redis.stop()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 (another process changes)
-            await asyncio.sleep(0.02)
-
-
 async def test_every_accept_that_was_answered_survives_kill_9_of_redis(home: Path) -> None:
     total, clients, kills = 10_000, 50, 3
     answered: set[str] = set()
     unanswered = 0
     waiting = iter(range(total))
     async with EmbeddedRedis(home) as embedded:
-        pool = BlockingConnectionPool.from_url(embedded.url, max_connections=clients, timeout=60, decode_responses=True)
+        pool = BlockingConnectionPool.from_url(
+            embedded.url, max_connections=clients, timeout=PATIENCE_S, decode_responses=True
+        )
         redis = Redis(connection_pool=pool)
         scripts = Scripts(redis)
 
@@ -83,10 +80,10 @@ async def test_every_accept_that_was_answered_survives_kill_9_of_redis(home: Pat
 
         async def killer() -> None:
             for number in range(1, kills + 1):
-                await until(lambda n=number: _is(len(answered) > n * total // (kills + 2)))
+                await until(lambda n=number: len(answered) > n * total // (kills + 2), "some were answered")
                 pid = await embedded.pid()
                 os.kill(pid, signal.SIGKILL)
-                await until(lambda pid=pid: _restarted(embedded, pid))
+                await until(lambda pid=pid: _restarted(embedded, pid), "Redis runs again")
 
         await asyncio.gather(killer(), *(client() for _ in range(clients)))
         kept = await stored(redis)
@@ -96,10 +93,6 @@ async def test_every_accept_that_was_answered_survives_kill_9_of_redis(home: Pat
     assert unanswered >= kills, "no kill hit a write in flight: the run proves nothing"
     assert answered - kept == set()
     assert len(answered) > total // 2
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _restarted(embedded: EmbeddedRedis, old_pid: int) -> bool:
@@ -337,4 +330,4 @@ async def test_what_was_erased_leaves_the_disk_of_redis(home: Path) -> None:
 
         assert not await is_gone()
         await archive_marks.rewrite(Scripts(redis))
-        await until(is_gone)
+        await until(is_gone, "the text is gone")
