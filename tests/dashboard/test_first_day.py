@@ -34,6 +34,15 @@ async def test_a_page_without_anything_to_show_says_only_what_is_known(
     assert unsaid not in html
 
 
+def test_every_custom_property_that_a_style_sheet_uses_is_defined() -> None:
+    """A property that is not defined makes its whole declaration void: the inbox had no small type."""
+    room = Path(dashboard.__file__).parent
+    sheets = " ".join(each.read_text("utf-8") for each in (room / "static").glob("*.css"))
+    inline = " ".join(each.read_text("utf-8") for each in (room / "templates").glob("*.html"))
+    used, defined = set(re.findall(r"var\((--[\w-]+)", sheets)), set(re.findall(r"(--[\w-]+)\s*:", sheets + inline))
+    assert used - defined == set()
+
+
 def test_the_newest_quarter_of_an_hour_is_not_under_a_gap_of_its_strip() -> None:
     """In a narrow strip a quarter of an hour is as wide as the gap: it is at the beginning of a beat, not at its end."""
     css = (Path(dashboard.__file__).parent / "static" / "app.css").read_text("utf-8")
