@@ -13,6 +13,7 @@ from wa_orchestrator.domain.access.permissions import (
     Role,
     RouteSpan,
     Scope,
+    may_overrule,
     reach_of,
 )
 
@@ -68,3 +69,20 @@ def test_an_administrator_cannot_be_limited() -> None:
 def test_a_viewer_only_reads() -> None:
     assert SCOPES[Role.VIEWER] == {Scope.READ}
     assert Scope.ADMIN not in SCOPES[Role.OPERATOR]
+
+
+@given(sessions=NAMES, labels=NAMES, mine=NAMES, ours=NAMES, other=st.sampled_from(["a", "b", "d"]), has=NAMES)
+def test_who_overrules_somebody_reaches_whatever_they_reach(
+    sessions: frozenset[str],
+    labels: frozenset[str],
+    mine: frozenset[str],
+    ours: frozenset[str],
+    other: str,
+    has: frozenset[str],
+) -> None:
+    me, they = Only(mine, ours), Only(sessions, labels)
+    if may_overrule(me, they, "held") and they.includes(other, has):
+        assert me.includes(other, has)
+    assert may_overrule(EVERYTHING, they, "held")
+    assert not may_overrule(me, EVERYTHING, "held")
+    assert may_overrule(me, Only(frozenset({"held"})), "held")

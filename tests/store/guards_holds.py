@@ -3,6 +3,7 @@
 from tests.store.guards import case
 from tests.store.scene import LEASE_MS, PHONE, Scene
 from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.messages import holds, queues
 from wa_orchestrator.store.messages.holds import SERVER, Hold
 
@@ -36,8 +37,27 @@ async def _(scene: Scene) -> None:
 @case("lift_once")
 async def _(scene: Scene) -> None:
     await holds.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
-    assert [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]
+    outcomes = [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)]
+    assert outcomes == [holds.Lifted(), holds.NotHeld()]
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 2
+
+
+@case("replaced_hold")
+async def _(scene: Scene) -> None:
+    hold = Hold("session:w1", scene.clock.now_ms + 1000, "lunch", "me")
+    assert await holds.put(scene.scripts, hold, expected=holds.NONE) == holds.Placed()
+    assert await holds.put(scene.scripts, hold, expected=holds.NONE) == Changed()
+    _, expected = await holds.look(scene.scripts, "session:w1")
+    assert await holds.put(scene.scripts, hold, expected=expected) == holds.Placed()
+
+
+@case("lifted_hold")
+async def _(scene: Scene) -> None:
+    hold = Hold("session:w1", scene.clock.now_ms + 1000, "lunch", "me")
+    await holds.put(scene.scripts, hold)
+    assert await holds.lift(scene.scripts, "session:w1", by="me", expected=holds.NONE) == Changed()
+    _, expected = await holds.look(scene.scripts, "session:w1")
+    assert await holds.lift(scene.scripts, "session:w1", by="me", expected=expected) == holds.Lifted()
 
 
 @case("unclaimed")

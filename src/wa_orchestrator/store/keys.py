@@ -81,8 +81,8 @@ TAG_LIMITS: Final = "limits:tags"
 """hash tag → JSON {tag, limits, raises}; a session has a copy of those of its tags · set_tag_limits · until reset"""
 
 HOLDS: Final = "holds"
-"""hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by} · place_hold,
-lift_hold, remove_session · until lifted or over"""
+"""hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by}, and
+{sessions, labels} where its author reaches only those · place_hold, lift_hold, remove_session · until lifted or over"""
 
 OPT_OUTS: Final = "optouts"
 """hash recipient, or `<phone> <recipient>` where it holds for one phone of ours → JSON {at_ms, word, via} · opt-out API

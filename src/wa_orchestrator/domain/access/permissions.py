@@ -68,6 +68,15 @@ def reach_of(sessions: Iterable[str], labels: Iterable[str]) -> Reach:
     return EVERYTHING if only == Only() else only
 
 
+def may_overrule(mine: Reach, theirs: Reach, session_id: str) -> bool:
+    """Whether who reaches `mine` may undo what somebody who reaches `theirs` did to a session that both reach."""
+    if isinstance(mine, Everything):
+        return True
+    if isinstance(theirs, Everything):
+        return False
+    return theirs.sessions <= mine.sessions | {session_id} and theirs.labels <= mine.labels
+
+
 class RouteSpan(StrEnum):
     """What a route is about."""
 

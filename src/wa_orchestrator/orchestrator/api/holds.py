@@ -1,19 +1,22 @@
 """Routes of holds (sending paused for a session, a group, a phone or everything) and of the presets of limits."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import Path
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access.permissions import may_overrule
 from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import hold_fields
 from wa_orchestrator.orchestrator.api.sessions.reads import find
 from wa_orchestrator.store import records
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.messages import holds as holding
-from wa_orchestrator.store.messages.holds import Hold
+from wa_orchestrator.store.messages.holds import WHATEVER, Hold, Kept, Lifted, NotHeld, Placed
 from wa_orchestrator.store.sessions.labels import labels_of
 from wa_orchestrator.timestamps import FOREVER_MS
 from wa_orchestrator.web.auth import Caller, LimitedOperator, ReadCaller
@@ -95,11 +98,11 @@ class LiftedHold(ResponseModel):
 class HoldRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/anti-ban", "anti-ban")
-        refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
+        refusals = responses(HOLD_OF_OTHERS=403, NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
         self.get("/presets")(self.list_presets)
         self.get("/holds")(self.list_holds)
         self.post("/holds", status_code=201, responses=refusals)(self.place_hold)
-        self.delete("/holds/{target}", responses=responses(NO_SUCH_HOLD=404))(self.lift_hold)
+        self.delete("/holds/{target}", responses=responses(HOLD_OF_OTHERS=403, NO_SUCH_HOLD=404))(self.lift_hold)
 
     async def list_presets(self, _caller: ReadCaller) -> PresetsResponse:
         """List the built-in limits, and those that are in force."""
@@ -125,8 +128,8 @@ class HoldRoutes(RouteGroup):
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await self._scripts.now_ms():
             raise Refused("PAST", "`until` has passed. Give a later instant, or none to pause until lifted.", 422)
-        put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
-        await holding.put(self._scripts, put, phones=await self._affected(body.field))
+        put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id, reach=caller.reach)
+        await self._put(put, caller, await self._affected(body.field))
         await self._audit(caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
         return _view(put)
 
@@ -139,9 +142,30 @@ class HoldRoutes(RouteGroup):
         _require_session(caller, target)
         if caller.is_limited:
             await find(self._context, target.partition(":")[2], caller.reach)
-        await holding.lift(self._scripts, target, by=caller.key_id, phones=await self._affected(target))
+        await self._lift(target, caller, await self._affected(target))
         await self._audit(caller, "hold.lift", target)
         return LiftedHold()
+
+    @compare_and_set("Hold {hold.field}")
+    async def _put(self, hold: Hold, caller: Caller, phones: Sequence[str]) -> Placed | Kept | Changed:
+        expected = await self._expected(hold.field, caller)
+        return await holding.put(self._scripts, hold, phones=phones, expected=expected)
+
+    @compare_and_set("Hold {target}")
+    async def _lift(self, target: str, caller: Caller, phones: Sequence[str]) -> Lifted | NotHeld | Changed:
+        expected = await self._expected(target, caller)
+        return await holding.lift(self._scripts, target, by=caller.key_id, phones=phones, expected=expected)
+
+    async def _expected(self, field: str, caller: Caller) -> str:
+        """Return which hold the caller may change; raises 403 if the one that is in force is not theirs to change."""
+        if not caller.is_limited:
+            return WHATEVER
+        hold, expected = await holding.look(self._scripts, field)
+        if hold is None or hold.until_ms <= await self._scripts.now_ms() or hold.by == caller.key_id:
+            return expected
+        if not may_overrule(caller.reach, hold.reach, field.partition(":")[2]):
+            raise _of_others()
+        return expected
 
     async def _must_exist(self, body: HoldBody, caller: Caller) -> None:
         """Refuse an unknown name: after a typo people would believe that sending has stopped."""
@@ -165,6 +189,11 @@ def _require_session(caller: Caller, target: str) -> None:
     if caller.is_limited and not target.startswith("session:"):
         text = "This API key is limited to some sessions: it pauses and resumes those, one at a time."
         raise Refused("KEY_LIMITED", text, 403)
+
+
+def _of_others() -> Refused:
+    text = "This hold was placed by somebody who reaches more sessions. A key or a person without a limit can lift it."
+    return Refused("HOLD_OF_OTHERS", text, 403)
 
 
 def limits_view(pace: Pace) -> LimitsView:

@@ -17,5 +17,5 @@ async def place(context: Context, session: Session, *, until_ms: int | None = No
     if not session.phone:
         return  # nothing can be queued for it
     hold = Hold(holds.of_phone(session.phone), until_ms or FOREVER_MS, BAN_SIGNAL, holds.SERVER, session.id)
-    if await holds.put(context.scripts, hold):
+    if await holds.put(context.scripts, hold) == holds.Placed():
         log.error("session.held_after_ban", session=session.id, until_ms=until_ms)
