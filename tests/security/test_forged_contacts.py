@@ -101,6 +101,65 @@ async def test_it_does_not_take_the_lid_from_a_person_to_whom_it_never_wrote(api
     assert await api.context.redis.get(keys.lid_of(victim)) == "88001"
 
 
+async def _report_other_owner(api: MessageApi, phone: str, old: str, new: str = "99") -> None:
+    jid = f"{phone}@s.whatsapp.net"
+    await tell(api, "CONTACT_IDENTITY_CHANGED", phone=jid, oldLid=f"{old}@lid", newLid=f"{new}@lid")
+
+
+async def _written(api: MessageApi, person: str) -> None:
+    """The phone has written to a person."""
+    await api.released(to=person)
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    await api.worker().ack(claimed)
+
+
+async def test_that_it_wrote_to_one_lid_gives_it_no_say_about_the_phone_of_another(api: MessageApi) -> None:
+    victim = VICTIMS[0]
+    await contacts.set_names(api.context.scripts, victim, "88001")
+    await _written(api, "lid:55005")
+    await _report_other_owner(api, victim, "55005")
+    assert await api.context.redis.get(keys.lid_of(victim)) == "88001"
+    assert await contacts.phone_of_lid(api.context.scripts, "88001") == victim
+    assert await contacts.phone_of_lid(api.context.scripts, "99") == ""
+
+
+async def test_that_it_wrote_to_somebody_once_gives_it_no_say_about_them_for_ever(
+    api: MessageApi, clock: Clock
+) -> None:
+    """A number is found to have another owner while a message to it is sent."""
+    victim = VICTIMS[0]
+    await _written(api, victim)
+    await contacts.set_names(api.context.scripts, victim, "88001")
+    await clock.pass_ms(2 * 86_400_000)
+    await _report_other_owner(api, victim, "88001")
+    assert await contacts.phone_of_lid(api.context.scripts, "88001") == victim
+    assert await api.context.redis.get(keys.lid_of(victim)) == "88001"
+
+
+async def test_what_it_says_of_a_lid_that_was_replaced_since_changes_nothing(api: MessageApi) -> None:
+    victim = VICTIMS[0]
+    for lid in ("88001", "88002"):  # the second is what another session has learned since
+        await contacts.set_names(api.context.scripts, victim, lid)
+    await _written(api, victim)
+    await _report_other_owner(api, victim, "88001")
+    assert await api.context.redis.get(keys.lid_of(victim)) == "88002"
+    for lid in ("88001", "88002"):
+        assert await contacts.phone_of_lid(api.context.scripts, lid) == victim
+    assert await contacts.phone_of_lid(api.context.scripts, "99") == ""
+
+
+@pytest.mark.parametrize("name", [VICTIMS[0], "lid:88001"])
+async def test_a_number_that_changed_hands_while_it_was_written_to_is_believed(api: MessageApi, name: str) -> None:
+    person = VICTIMS[0]
+    await contacts.set_names(api.context.scripts, person, "88001")
+    await api.released(to=name)
+    assert await api.worker().claim()
+    await _report_other_owner(api, person, "88001")
+    assert await contacts.phone_of_lid(api.context.scripts, "88001") == ""
+    assert await api.context.redis.get(keys.lid_of(person)) == "99"
+
+
 async def test_who_takes_another_number_is_known_by_it_where_they_were_written_to(api: MessageApi) -> None:
     old, new = VICTIMS[:2]
     await contacts.set_names(api.context.scripts, old, "88001")

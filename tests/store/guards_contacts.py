@@ -221,7 +221,7 @@ async def _(scene: Scene) -> None:
 
 @case("identity_once")
 async def _(scene: Scene) -> None:
-    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": True}
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "", "new_lid": "2", "is_proven": True}
     assert await contacts.change_identity(scene.scripts, PHONE, **told)
     assert not await contacts.change_identity(scene.scripts, PHONE, **told)
 
@@ -233,6 +233,14 @@ async def _(scene: Scene) -> None:
     told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": False}
     assert await contacts.change_identity(scene.scripts, PHONE, **told)
     assert await contacts.phone_of_lid(scene.scripts, "1") == "97251"
+
+
+@case("newer_lid")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97251", "7")
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2", "is_proven": True}
+    assert not await contacts.change_identity(scene.scripts, PHONE, **told)
+    assert await contacts.lid_of_phone(scene.scripts, "97251") == "7"
 
 
 @case("old_lid_of_others")

@@ -108,8 +108,8 @@ async def on_identity_changed(context: Context, session: Session, event: WorkerE
     """Handle CONTACT_IDENTITY_CHANGED: whoever has the number now is a new contact."""
     told = event.payload
     names = {"contact_phone": _user(told.phone), "old_lid": _user(told.old_lid), "new_lid": _user(told.new_lid)}
-    is_proven = await written_contacts.has_written_to_any(
-        context, session.phone, [names["contact_phone"], f"lid:{names['old_lid']}"]
+    is_proven = await written_contacts.may_report_new_owner(
+        context, session.phone, names["contact_phone"], names["old_lid"]
     )
     changed = await contacts.change_identity(
         context.scripts, session.phone, session=session.id, is_proven=is_proven, **names

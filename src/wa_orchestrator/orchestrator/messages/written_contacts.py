@@ -10,6 +10,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
+from wa_orchestrator.domain.pacing.limits import DAY_MS
 from wa_orchestrator.messages import message_search
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import contacts
@@ -19,17 +20,22 @@ from wa_orchestrator.store.messages.message_filters import Filters
 #: The recipient has the message, or may have it.
 _WRITTEN = SUCCEEDED | {MessageStatus.UNKNOWN, MessageStatus.SENDING}
 _PAGE = 200
+#: What a worker finds out while it sends is told soon after, unless the server is away for long.
+_LATELY_MS = DAY_MS
 
 log = structlog.get_logger(__name__)
 
 
-async def has_written(context: Context, phone: str, recipient: str) -> bool:
-    """Whether a message to this person has left from this phone, as far as Redis and the archive know."""
+async def has_written(context: Context, phone: str, recipient: str, *, since_ms: int = 0) -> bool:
+    """Whether a message to this person has left from this phone, as far as Redis and the archive know.
+
+    With `since_ms`: whether a worker was given one since then.
+    """
     both, last = (context.scripts, context.archive), None
     while True:
         wanted = Filters(to=recipient, statuses=_WRITTEN)
         found, last = await message_search.search(*both, wanted, after=last, limit=_PAGE)
-        if any(message.phone == phone for message in found):
+        if any(message.phone == phone and message.claimed_at >= since_ms for message in found):
             return True
         if last is None:
             return False
@@ -38,6 +44,18 @@ async def has_written(context: Context, phone: str, recipient: str) -> bool:
 async def has_written_to_any(context: Context, phone: str, names: Iterable[str]) -> bool:
     """Whether a message to this person has left from this phone under one of their names."""
     return any([await has_written(context, phone, name) for name in names])
+
+
+async def may_report_new_owner(context: Context, phone: str, contact_phone: str, old_lid: str) -> bool:
+    """Whether a worker of this phone is believed that a contact's number belongs to somebody else now.
+
+    It finds that out by writing to them, so we have given it a message to them lately. One to a LID says something
+    about a number only where we know ourselves that both are one person.
+    """
+    is_theirs = await contacts.phone_of_lid(context.scripts, old_lid) == contact_phone if old_lid else False
+    names = [contact_phone, f"lid:{old_lid}"] if is_theirs else [contact_phone]
+    since_ms = await context.scripts.now_ms() - _LATELY_MS
+    return any([await has_written(context, phone, name, since_ms=since_ms) for name in names])
 
 
 async def follow(context: Context, message: Incoming) -> None:

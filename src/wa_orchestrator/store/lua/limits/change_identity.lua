@@ -3,7 +3,7 @@
 -- Atomic because several sessions find it out at the same time, and a worker repeats its events until they are accepted.
 -- KEYS[1] LID of the phone  KEYS[2] phone of the old LID  KEYS[3] phone of the new LID  KEYS[4] contacts set of our phone  KEYS[5] events stream
 -- ARGV[1] session id  ARGV[2] our phone  ARGV[3] contact's phone  ARGV[4] old LID ('' = unknown)  ARGV[5] new LID ('' = unknown)
--- ARGV[6] 'proven' if our phone has written to them: else a worker that was taken over may have made it up, and their names stay
+-- ARGV[6] 'proven' if our phone has just written to them: else a worker that was taken over may have made it up, and their names stay
 -- returns {'changed'} | {'already'}
 local LID_OF_PHONE, PHONE_OF_OLD, PHONE_OF_NEW, CONTACTS, EVENTS = unpack(KEYS)
 local session_id, phone, contact_phone, old_lid, new_lid, proof = unpack(ARGV)
@@ -13,6 +13,8 @@ local stored = redis.call('GET', LID_OF_PHONE)
 if was_known == 0 and new_lid ~= '' and stored == new_lid then return { 'already' } end -- guard: identity_once
 local may_rename = true
 if proof ~= 'proven' then may_rename = false end -- guard: identity_unproven
+-- The worker's knowledge is older than ours: somebody has learned another LID of the number since.
+if old_lid ~= '' and stored and stored ~= old_lid then may_rename = false end -- guard: newer_lid
 if was_known == 0 and not may_rename then return { 'already' } end
 -- A LID that belongs to another phone stays with it: a worker that was taken over could name any.
 local is_old_ours, is_new_ours = true, true
