@@ -19,7 +19,9 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.webhooks import Delivery, Webhook
-from wa_orchestrator.store.messages import admission, contacts
+from wa_orchestrator.store.messages import admission, contacts, queues
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.records import MessageChanges
 from wa_orchestrator.web.app import make_app
 
 API_KEY = "wao_a-key-for-the-tests-0123456789"
@@ -115,6 +117,44 @@ async def test_an_erased_person_is_nowhere_and_others_stay(context: Context, clo
     files = b"".join(path.read_bytes() for path in context.settings.data_dir.glob("archive.sqlite*"))
     assert PERSON.encode() not in files
     assert OTHER.encode() in files
+
+
+@pytest.fixture
+async def hidden(context: Context, clock: Clock) -> Context:
+    """They were written to by their LID too, when their phone was not known: fresh, archived and waiting."""
+    scripts = context.scripts
+    old = ended_message(5, ended_at=NOON, accepted_at=NOON, to=f"lid:{LID}", body=body_of("by lid, old"))
+    await put_into_redis(scripts, [old])
+    await Archiver(context.settings, scripts, context.archive).step()
+    new_ms = clock.now_ms
+    new = ended_message(6, ended_at=new_ms, accepted_at=new_ms, to=f"lid:{LID}", body=body_of("by lid, new"))
+    await put_into_redis(scripts, [new])
+    fields = MessageChanges(kind="text", body=body_of("by lid, waiting"))
+    waiting = admission.NewMessage(f"m_{7:018x}", f"3EB0{7:018X}", "972500000001", "w1", f"lid:{LID}", fields=fields)
+    assert isinstance(await admission.accept(scripts, waiting, admission.Room(10, 10, 0)), admission.Accepted)
+    assert await queues.route(scripts, Place(waiting.id, "972500000001", "w1"), to=f"lid:{LID}") == queues.Queued()
+    body = json.dumps({"data": {"to": f"lid:{LID}", "text": "by lid"}})
+    deliveries = [Delivery("h1", "7-0", "message.sent", body)]
+    await webhooks.fan_out(scripts, after=await webhooks.cursor(scripts), until="7-0", deliveries=deliveries)
+    return context
+
+
+async def test_what_was_sent_to_their_lid_is_erased_too(hidden: Context, clock: Clock) -> None:
+    await _erase(hidden, clock)
+    left = await _everything_in_redis(hidden)
+    assert LID not in left
+    assert "by lid" not in left
+    assert await found_ids(hidden.scripts, hidden.archive, to=f"lid:{LID}") == []
+    assert await found_ids(hidden.scripts, hidden.archive, text="lid") == []
+
+
+async def test_what_was_sent_to_their_lid_is_exported_too(hidden: Context) -> None:
+    transport = httpx.ASGITransport(app=make_app(hidden, [contact_routes.ContactRoutes(hidden)]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://t", headers={"X-API-Key": API_KEY}) as client:
+        told = await client.get(f"/api/v1/contacts/{PERSON}/export")
+    lines = [json.loads(line) for line in told.text.splitlines()]
+    texts = [line["content"]["text"] for line in lines if line["kind"] == "message"]
+    assert sorted(texts) == ["by lid, new", "by lid, old", "by lid, waiting", "new secret", "old secret"]
 
 
 async def test_an_erased_person_who_opted_out_is_never_written_to_again(context: Context, clock: Clock) -> None:

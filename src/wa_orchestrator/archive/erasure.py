@@ -49,8 +49,8 @@ async def step(scripts: Scripts, archive: Archive) -> int:
 async def _erase(scripts: Scripts, archive: Archive, contact: Contact) -> bool:
     """Erase everything about a person that can be; False while a worker has a message to them."""
     await campaign_rows.erase_recipient(scripts, contact.phone)
-    held = await erasures.cancel_open(scripts, contact.phone)
-    ids = set(await erasures.erase_messages(scripts, contact.phone))
+    held = sum([await erasures.cancel_open(scripts, name) for name in contact.names])
+    ids = {each for name in contact.names for each in await erasures.erase_messages(scripts, name)}
     last = ""
     while copies := await archive.messages_to(contact, after=last, most=_BATCH):
         last = copies[-1].id

@@ -81,8 +81,9 @@ def messages(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Me
 
 
 def messages_to(connection: sqlite3.Connection, contact: Contact, after: str, most: int) -> list[MessageCopy]:
-    query = f"{MESSAGE} INDEXED BY message_recipient WHERE recipient = ? AND id > ? ORDER BY id LIMIT ?"
-    return [message_copy(row) for row in connection.execute(query, (contact.phone, after, most))]
+    theirs = f"recipient IN ({marks(contact.names)})"
+    query = f"{MESSAGE} INDEXED BY message_recipient WHERE {theirs} AND id > ? ORDER BY id LIMIT ?"
+    return [message_copy(row) for row in connection.execute(query, (*contact.names, after, most))]
 
 
 def message_copy(row: Sequence[Any]) -> MessageCopy:
@@ -132,6 +133,11 @@ def incoming_of(
     ]
 
 
+def marks(values: Sequence[object]) -> str:
+    """Return the placeholders of an `IN (…)`."""
+    return ", ".join("?" * len(values))
+
+
 def select_in(connection: sqlite3.Connection, query: str, values: Sequence[str | int]) -> list[Any]:
     """Return the rows of a query with `IN ({})`."""
-    return connection.execute(query.format(", ".join("?" * len(values))), values).fetchall()
+    return connection.execute(query.format(marks(values)), values).fetchall()

@@ -9,7 +9,7 @@ from typing import Final
 from wa_orchestrator.archive import sqlite_threads
 from wa_orchestrator.archive.contract import Contact
 from wa_orchestrator.archive.places import SPREAD, number_of_id, place_of, place_of_cursor
-from wa_orchestrator.archive.sqlite_reads import COLUMNS, select_in
+from wa_orchestrator.archive.sqlite_reads import COLUMNS, marks, select_in
 from wa_orchestrator.archive.sqlite_schema import ERASES_WORDS, WORD_TABLES, mark, set_mark
 from wa_orchestrator.domain.messages.search_words import words_of
 from wa_orchestrator.store.events.event_stream import contact_of
@@ -157,8 +157,8 @@ def _delete_oldest(connection: sqlite3.Connection, table: str, until_ms: int, mo
 
 def erase_contact(connection: sqlite3.Connection, contact: Contact, messages: Sequence[str], most: int) -> int:
     with transaction(connection):
-        query = "SELECT place FROM message WHERE recipient = ? LIMIT ?"
-        places = [row[0] for row in connection.execute(query, (contact.phone, most))]
+        query = f"SELECT place FROM message WHERE recipient IN ({marks(contact.names)}) LIMIT ?"
+        places = [row[0] for row in connection.execute(query, (*contact.names, most))]
         _erase_messages(connection, places)
         events = "DELETE FROM event WHERE message != '' AND message = ?"
         erased = len(places) + sum(connection.execute(events, (name,)).rowcount for name in messages)

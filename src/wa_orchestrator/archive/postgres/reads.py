@@ -79,8 +79,9 @@ def messages(connection: Connection, ids: Sequence[str]) -> dict[str, MessageCop
 
 
 def messages_to(connection: Connection, contact: Contact, after: str, most: int) -> list[MessageCopy]:
-    query = f"{MESSAGE} WHERE recipient = %s AND id > %s ORDER BY id LIMIT %s"
-    return [message_copy(row) for row in connection.execute(query, (key(contact.phone), after, most))]
+    query = f"{MESSAGE} WHERE recipient = ANY(%s) AND id > %s ORDER BY id LIMIT %s"
+    names = [key(name) for name in contact.names]
+    return [message_copy(row) for row in connection.execute(query, (names, after, most))]
 
 
 def message_copy(row: Sequence[Any]) -> MessageCopy:

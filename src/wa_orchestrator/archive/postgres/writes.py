@@ -159,9 +159,9 @@ def _delete_oldest(connection: Connection, table: Literal["event", "incoming"], 
 
 def erase_contact(connection: Connection, contact: Contact, messages: Sequence[str], most: int) -> int:
     names = [key(name) for name in contact.names]
-    theirs = "SELECT place FROM message WHERE recipient = %s LIMIT %s"
+    theirs = "SELECT place FROM message WHERE recipient = ANY(%s) LIMIT %s"
     steps: tuple[tuple[str, tuple[object, ...]], ...] = (
-        (f"DELETE FROM message WHERE place IN ({theirs})", (key(contact.phone), most)),
+        (f"DELETE FROM message WHERE place IN ({theirs})", (names, most)),
         ("DELETE FROM event WHERE message != '' AND message = ANY(%s)", ([key(each) for each in messages],)),
         ("DELETE FROM event WHERE contact != '' AND contact = ANY(%s)", (names,)),
         ("DELETE FROM incoming WHERE contact != '' AND contact = ANY(%s)", (names,)),

@@ -165,17 +165,21 @@ async def _lines(context: Context, contact: Contact) -> AsyncIterator[str]:
             "tags": list(known.tags), "assignedTo": known.assigned or None, "unread": known.unread,
             "lastAt": iso(known.last_at), "createdAt": iso(known.created_at), "closed": known.closed,
         })  # fmt: skip
-    async for message in _messages(context, contact):
-        timeline = await message_lookup.timeline(context.scripts, context.archive, message.id)
-        steps = [{"at": iso(at), "status": status, "note": note} for at, status, note in timeline]
-        content = json.loads(message.body) if message.body else None
-        yield _line("message", {
-            "messageId": message.id, "sessionId": message.session, "phone": message.phone, "to": message.to,
-            "status": message.status, "reason": message.reason, "reference": message.reference,
-            "batchId": message.batch, "content": content, "timeline": steps,
-        })  # fmt: skip
+    for name in contact.names:
+        async for message in _messages(context, name):
+            yield _line("message", await _message_fields(context, message))
     async for fields in _incoming(context, contact):
         yield _line("incoming", fields)
+
+
+async def _message_fields(context: Context, message: Message) -> dict[str, Any]:
+    timeline = await message_lookup.timeline(context.scripts, context.archive, message.id)
+    return {
+        "messageId": message.id, "sessionId": message.session, "phone": message.phone, "to": message.to,
+        "status": message.status, "reason": message.reason, "reference": message.reference,
+        "batchId": message.batch, "content": json.loads(message.body) if message.body else None,
+        "timeline": [{"at": iso(at), "status": status, "note": note} for at, status, note in timeline],
+    }  # fmt: skip
 
 
 def _line(kind: str, fields: dict[str, Any]) -> str:
@@ -192,10 +196,10 @@ async def _facts(context: Context, contact: Contact) -> dict[str, Any]:
     }
 
 
-async def _messages(context: Context, contact: Contact) -> AsyncIterator[Message]:
+async def _messages(context: Context, name: str) -> AsyncIterator[Message]:
     both, last = (context.scripts, context.archive), None
     while True:
-        found, last = await message_search.search(*both, Filters(to=contact.phone), after=last, limit=_PAGE)
+        found, last = await message_search.search(*both, Filters(to=name), after=last, limit=_PAGE)
         for message in found:
             yield message
         if last is None:

@@ -254,7 +254,9 @@ def _names(body: str, phone: str, lid: str) -> bool:
     """Whether a delivery is about a person."""
     data = json.loads(body).get("data") or {}
     contact = data.get("contact") or {}
-    return phone in (data.get("to"), contact.get("phone")) or bool(lid and lid == contact.get("lid"))
+    if phone in (data.get("to"), contact.get("phone")):
+        return True
+    return bool(lid) and (contact.get("lid") == lid or data.get("to") == f"lid:{lid}")
 
 
 async def _erase(scripts: Scripts, webhook_id: str, events: Sequence[str]) -> int:

@@ -51,18 +51,18 @@ async def finish(scripts: Scripts, phone: str) -> None:
     await scripts.redis.hdel(keys.ERASURES, phone)
 
 
-async def cancel_open(scripts: Scripts, phone: str) -> int:
-    """Cancel what waits for a person; return how many messages a worker has, which must end first."""
-    found = [each async for each in open_messages.unended(scripts, keys.messages_to(phone)) if each.to == phone]
+async def cancel_open(scripts: Scripts, name: str) -> int:
+    """Cancel what waits for a person under a name; return how many messages a worker has, which must end first."""
+    found = [each async for each in open_messages.unended(scripts, keys.messages_to(name)) if each.to == name]
     places = {each.id: Place.of(each) for each in found}
     outcomes = [await queues.cancel(scripts, place, reason=REASON) for place in places.values()]
     return sum(not isinstance(outcome, queues.Ended) for outcome in outcomes)
 
 
-async def erase_messages(scripts: Scripts, phone: str) -> list[str]:
-    """Erase the messages to a person that have ended; return their ids."""
-    ids: Any = await scripts.redis.zrange(keys.messages_to(phone), 0, -1)
-    return [name for name in map(str, ids) if await retention.erase(scripts, name, until_ms=FOREVER_MS)]
+async def erase_messages(scripts: Scripts, name: str) -> list[str]:
+    """Erase the messages to a person under a name that have ended; return their ids."""
+    ids: Any = await scripts.redis.zrange(keys.messages_to(name), 0, -1)
+    return [each for each in map(str, ids) if await retention.erase(scripts, each, until_ms=FOREVER_MS)]
 
 
 async def erase_incoming(scripts: Scripts, names: Collection[str]) -> None:
