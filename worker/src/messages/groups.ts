@@ -7,6 +7,8 @@ import { ActError } from './message-acts.ts'
 
 const ANSWER_MS = 20_000
 const MOST_LISTED = 1000
+/** Of a list: the server takes a result of 256 KiB. */
+const MOST_BYTES = 240 * 1024
 const LINK = 'https://chat.whatsapp.com/'
 
 type Names = { phone?: string; lid?: string }
@@ -29,8 +31,8 @@ export class Groups {
   readonly #acts: Readonly<Record<string, (command: Command, sock: WASocket) => Promise<object>>> = {
     list_groups: async (_, sock) => {
       const found = Object.values(await sock.groupFetchAllParticipating())
-      const groups = found.slice(0, MOST_LISTED).map(group => described(group, sock))
-      return { groups, complete: found.length <= MOST_LISTED }
+      const groups = fitting(found.slice(0, MOST_LISTED).map(group => listed(group, sock)))
+      return { groups, complete: groups.length === found.length }
     },
     describe_group: async (command, sock) => {
       const group = await sock.groupMetadata(groupOf(command))
@@ -107,7 +109,22 @@ async function addressIn(group: string, { phone, lid }: Command, sock: WASocket)
   return found.id
 }
 
+/** The first groups of a list, as many as its answer has room for. */
+function fitting(groups: object[]): object[] {
+  let left = MOST_BYTES
+  const end = groups.findIndex(group => {
+    left -= Buffer.byteLength(JSON.stringify(group)) + 1
+    return left < 0
+  })
+  return end < 0 ? groups : groups.slice(0, end)
+}
+
 function described(group: GroupMetadata, sock: WASocket): object {
+  return { ...listed(group, sock), ...(group.desc ? { description: group.desc } : {}) }
+}
+
+/** Without the description, which may have 2,000 characters. */
+function listed(group: GroupMetadata, sock: WASocket): object {
   const mine = new Set([sock.user?.id, sock.user?.lid].map(jid => jidDecode(jid ?? '')?.user))
   const self = group.participants.find(each =>
     [each.id, each.phoneNumber, each.lid].some(jid => jid && mine.has(jidDecode(jid)?.user)),
@@ -117,7 +134,6 @@ function described(group: GroupMetadata, sock: WASocket): object {
     subject: group.subject ?? '',
     size: group.size ?? group.participants.length,
     admin: !!self?.admin,
-    ...(group.desc ? { description: group.desc } : {}),
     ...(group.creation ? { createdAt: group.creation * 1000 } : {}),
     ...(group.joinApprovalMode ? { joinApproval: true } : {}),
     ...(group.announce ? { onlyAdminsWrite: true } : {}),

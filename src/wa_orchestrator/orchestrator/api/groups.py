@@ -57,7 +57,7 @@ class GroupView(ResponseModel):
     subject: str = Field(max_length=1000, examples=["Course 7"])
     size: int = Field(ge=0, description="How many members it has.")
     admin: bool = Field(False, description="Whether the account is an admin of it.")
-    description: OptionalText = Field(None, max_length=10_000)
+    description: OptionalText = Field(None, max_length=10_000, description="Not in a list of groups.")
     created_at: OptionalTimestamp = None
     join_approval: bool = Field(False, description="Whether an admin decides who may join by the link.")
     only_admins_write: bool = False
@@ -81,7 +81,7 @@ class GroupList(ResponseModel):
     """The groups of an account."""
 
     groups: list[GroupView] = Field(max_length=1000)
-    complete: bool = Field(True, description="False where the account is in more than a thousand.")
+    complete: bool = Field(True, description="False where these are not all: more than a thousand, or long names.")
 
 
 class NewGroup(RequestModel):
