@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
-from tests.messages.test_incoming import FRIEND, says
+from tests.messages.test_incoming import FRIEND, says, tell
+from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.messages import contacts, holds
@@ -77,6 +78,63 @@ async def test_an_edit_changes_the_record_and_a_deletion_is_noted(api: MessageAp
     assert record.deleted_at
     notes = [note for _, _, note in await records.timeline(api.context.scripts, message)]
     assert notes[-2:] == ["EDITED", "DELETED"]
+
+
+async def thread(api: MessageApi) -> dict[str, dict[str, Any]]:
+    """The messages of the conversation, by our ids."""
+    answer = await api.client.get(f"/api/v1/conversations/{conversation.id_of('w1', FRIEND)}/messages")
+    return {each["messageId"]: each for each in answer.json()["messages"]}
+
+
+async def test_the_conversation_shows_what_we_edited_and_deleted_without_its_text(api: MessageApi) -> None:
+    await says(api, "Thanks", "3A01")
+    ours = await sent(api)
+    await act(api, f"/api/v1/messages/{ours}/edit", text="Better")
+    shown = (await thread(api))[ours]
+    assert (shown["text"], bool(shown["editedAt"]), shown["deletedAt"]) == ("Better", True, None)
+    await act(api, f"/api/v1/messages/{ours}/delete")
+    shown = (await thread(api))[ours]
+    assert (shown["text"], bool(shown["deletedAt"])) == (None, True)
+    [listed] = (await api.client.get("/api/v1/conversations")).json()["conversations"]
+    assert (listed["lastMessage"]["messageId"], listed["lastMessage"]["text"]) == (ours, None)
+
+
+async def test_the_conversation_shows_the_last_reaction_that_we_set_until_it_is_taken_back(
+    api: MessageApi, clock: Clock
+) -> None:
+    await says(api, "Thanks", "3A01")
+    ours = await sent(api)
+    await act(api, f"/api/v1/messages/{ours}/reaction", emoji="🎉")
+    for emoji in ("👍", "❤️"):
+        await clock.pass_ms(1)
+        await act(api, f"/api/v1/messages/{THEIRS}/reaction", emoji=emoji)
+    shown = await thread(api)
+    assert (shown[ours]["reactions"], shown[THEIRS]["reactions"]) == (
+        [{"emoji": "🎉", "from": None}],
+        [{"emoji": "❤️", "from": None}],
+    )
+    await clock.pass_ms(1)
+    await act(api, f"/api/v1/messages/{THEIRS}/reaction", emoji="")
+    assert (await thread(api))[THEIRS]["reactions"] == []
+    changes = keys.changes_of("w1", "3A01")
+    assert await api.context.redis.pttl(changes) > 0  # it ends as texts do
+    refused = {"ok": False, "code": "NOT_ALLOWED"}
+    await act(api, f"/api/v1/messages/{THEIRS}/reaction", refused, emoji="👎")
+    assert (await thread(api))[THEIRS]["reactions"] == []
+
+
+async def test_a_message_from_the_phone_itself_that_we_delete_is_shown_so(api: MessageApi) -> None:
+    await says(api, "Thanks", "3A01")
+    person: dict[str, Any] = {
+        "from": f"{FRIEND}@s.whatsapp.net",
+        "phone": FRIEND,
+        "at": await api.context.scripts.now_ms(),
+    }
+    await tell(api, "MESSAGE_SENT_ELSEWHERE", whatsappId="3A02", kind="text", text="from the phone", **person)
+    named = incoming.id_of("w1", "3A02")
+    command, _ = await act(api, f"/api/v1/messages/{named}/delete")
+    assert command["fromMe"] == "yes"
+    assert (await thread(api))[named]["text"] is None
 
 
 async def test_what_phones_would_not_show_is_refused_before_anybody_is_asked(api: MessageApi, clock: Clock) -> None:

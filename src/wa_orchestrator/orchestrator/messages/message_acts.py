@@ -12,13 +12,16 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import recipient
 from wa_orchestrator.domain.messages import amendment
 from wa_orchestrator.domain.messages.amendment import Unamendable
+from wa_orchestrator.domain.messages.incoming import IncomingKind
+from wa_orchestrator.domain.pacing.limits import DAY_MS
 from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.messages.act_runner import ActRunner, Limit, not_connected
 from wa_orchestrator.messages.named_message import NamedMessage
 from wa_orchestrator.store import records
-from wa_orchestrator.store.messages import contacts, outbox
+from wa_orchestrator.store.messages import contacts, incoming_messages, outbox
+from wa_orchestrator.store.messages.incoming_messages import OwnChange
 from wa_orchestrator.store.records import Session
 
 _REFUSALS: Final[dict[str, str]] = {
@@ -41,6 +44,7 @@ class MessageActs:
         """React to a message; '' takes the reaction back."""
         await self._require_opted_in(target.chat)
         await self._on_message("react", target, text=emoji)
+        await self._put_change(target, IncomingKind.REACTION, emoji)
 
     async def edit(self, target: NamedMessage, text: str) -> None:
         """Replace the text of a message that we sent, on the recipients' phones and in its record."""
@@ -110,11 +114,18 @@ class MessageActs:
             text = "The recipient opted out. Remove the opt-out first: /api/v1/opt-outs."
             raise Refused("OPTED_OUT", text, 422)
 
+    async def _put_change(self, target: NamedMessage, kind: IncomingKind, text: str = "") -> None:
+        """Store what we did to a message beside it, for its conversation."""
+        change = OwnChange(target.session, target.chat, target.whatsapp_id, kind, text)
+        keep_ms = self._context.settings.body_retention_days * DAY_MS
+        await incoming_messages.put_own_change(self._scripts, change, keep_ms=keep_ms)
+
     async def _note(self, target: NamedMessage, how: Any, text: str = "") -> None:
-        """Note what became of a message of ours in its record; one that another device sent has none."""
+        """Note what became of a message in its record; one that was not sent from here has none, but a conversation."""
         place = await message_lookup.restored(self._scripts, self._context.archive, target.message_id)
         message = await records.message(self._scripts, target.message_id)
         if place is None or message is None:
+            await self._put_change(target, IncomingKind.EDIT if how == "EDITED" else IncomingKind.DELETION, text)
             return
         body = json.loads(message.body or "{}")
         if how == "EDITED" and body:

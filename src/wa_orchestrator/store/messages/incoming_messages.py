@@ -3,14 +3,18 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain import conversation
-from wa_orchestrator.domain.messages.incoming import id_of
+from wa_orchestrator.domain.messages.incoming import IncomingKind, id_of
+from wa_orchestrator.domain.recipient import is_group, is_phone, lid_of
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+
+#: As in `receive_message.lua`.
+_MOST_CHANGES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,43 @@ async def copies(scripts: Scripts, until_ms: int, *, most: int, first: int = 0) 
         IncomingCopy(session, name, raw, int(at))
         for (session, _, name), raw, (_, at) in zip(names, raws, found, strict=True)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChange:
+    """What we did to a message of a chat: a reaction ('' takes it back), another text, or its deletion."""
+
+    session: str
+    chat: str
+    """A phone, `lid:…` or a group."""
+    target: str
+    """WhatsApp's id of the message."""
+    kind: IncomingKind
+    text: str = ""
+
+
+async def put_own_change(scripts: Scripts, change: OwnChange, *, keep_ms: int) -> None:
+    """Store a change of ours as one is stored that the owner makes on the phone: beside its target, as long as texts.
+
+    The last of a kind counts; of one message as many changes are kept as `receive_message.lua` keeps.
+    """
+    now_ms = await scripts.now_ms()
+    name = f"own-{change.kind}-{change.target}-{now_ms}"
+    key, changes = keys.incoming(change.session, name), keys.changes_of(change.session, change.target)
+    fields: dict[Any, str | int] = {
+        "whatsapp_id": name, "kind": str(change.kind), "text": change.text, "received_at": now_ms, "direction": "out",
+        "contact_phone": change.chat if is_phone(change.chat) else "", "contact_lid": lid_of(change.chat),
+        "group": change.chat if is_group(change.chat) else "",
+        "parts": json.dumps({"target": {"whatsappId": change.target}}),
+    }  # fmt: skip
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(key, mapping=fields)
+        pipe.pexpire(key, keep_ms)
+        pipe.zadd(keys.INCOMING, {f"{change.session} {name}": now_ms})
+        pipe.zadd(changes, {id_of(change.session, name): now_ms})
+        pipe.zremrangebyrank(changes, 0, -_MOST_CHANGES - 1)
+        pipe.pexpire(changes, keep_ms)
+        await pipe.execute()
 
 
 async def remove(scripts: Scripts, copied: Sequence[IncomingCopy]) -> None:

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
+from wa_orchestrator.domain.amendments import Amended
 from wa_orchestrator.domain.messages.incoming import FILES, id_of, kind_of
 from wa_orchestrator.domain.messages.message import message_id_of
 from wa_orchestrator.domain.pacing.forecast import Eta
@@ -28,7 +30,7 @@ _PREVIEW: Final = 120
 def preview(item: ThreadItem) -> Preview:
     """Return the message of an item in one line."""
     message = item.message
-    content = text_in(message.body) if isinstance(message, Message) else message.fields.get("text", "")
+    content = _words_of_sent(message) if isinstance(message, Message) else message.fields.get("text", "")
     return Preview(
         message_id=item.id,
         direction=_direction(message),
@@ -41,7 +43,7 @@ def preview(item: ThreadItem) -> Preview:
 
 def view(item: ThreadItem, eta: Eta | None, language: str) -> ThreadMessage:
     """Return the message of an item with everything that is known of it."""
-    message, amended = item.message, item.amended
+    message, amended = item.message, _amended(item)
     fields = _of_sent(message, eta, language) if isinstance(message, Message) else _of_received(message)
     if amended.text is not None:
         fields |= {"text": amended.text, "original_text": fields.get("text")}
@@ -64,6 +66,19 @@ def view(item: ThreadItem, eta: Eta | None, language: str) -> ThreadMessage:
         edited_at=iso(amended.edited_at_ms),
         deleted_at=iso(amended.deleted_at_ms),
     )
+
+
+def _amended(item: ThreadItem) -> Amended:
+    """Return what became of a message. The record of one that we sent says what we did to it, and has the new text."""
+    message, amended = item.message, item.amended
+    if not isinstance(message, Message):
+        return amended
+    edited, deleted = amended.edited_at_ms or message.edited_at, amended.deleted_at_ms or message.deleted_at
+    return replace(amended, edited_at_ms=edited, deleted_at_ms=deleted)
+
+
+def _words_of_sent(message: Message) -> str:
+    return "" if message.deleted_at else text_in(message.body)
 
 
 def _of_sent(message: Message, eta: Eta | None, language: str) -> dict[str, Any]:
