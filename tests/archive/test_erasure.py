@@ -180,6 +180,38 @@ async def test_an_export_has_everything_of_one_person_and_nothing_of_others(cont
     assert OTHER not in told.text
 
 
+async def test_a_person_known_by_lid_alone_is_exported_and_erased(
+    context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contact_routes, "_WAIT_S", 0.01)
+    hidden = "123456789012345"
+    received = contacts.Incoming("w1", "972500000001", "LID1", "text", "", hidden, fields={"text": "their secret"})
+    await contacts.receive(context.scripts, received, keep_ms=10**12)
+    now_ms = clock.now_ms
+    sent = ended_message(5, ended_at=now_ms, accepted_at=now_ms, to=f"lid:{hidden}", body=body_of("a hidden secret"))
+    await put_into_redis(context.scripts, [sent])
+    transport = httpx.ASGITransport(app=make_app(context, [contact_routes.ContactRoutes(context)]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://t", headers={"X-API-Key": API_KEY}) as client:
+        told = await client.get(f"/api/v1/contacts/lid:{hidden}/export")
+        lines = [json.loads(line) for line in told.text.splitlines()]
+        assert [line["kind"] for line in lines] == ["contact", "conversation", "message", "incoming"]
+        assert (lines[0]["phone"], lines[0]["lid"]) == (None, hidden)
+        known = await client.get(f"/api/v1/contacts/lid:{LID}/export")
+        assert json.loads(known.text.splitlines()[0])["phone"] == PERSON
+        digits = await client.delete(f"/api/v1/contacts/{hidden}")
+        assert (digits.status_code, digits.json()["error"]["code"]) == (422, "RECIPIENT_IS_LID")
+        asked = await client.delete(f"/api/v1/contacts/lid:{hidden}")
+        assert (asked.status_code, asked.json()["phone"]) == (202, f"lid:{hidden}")
+    archiver = Archiver(context.settings, context.scripts, context.archive)
+    await archiver.step()
+    await clock.pass_ms(60_000)
+    await archiver.step()
+    left = await _everything_in_redis(context)
+    assert hidden not in left
+    assert OTHER in left
+    assert await found_ids(context.scripts, context.archive, to=f"lid:{hidden}") == []
+
+
 async def test_a_request_that_no_leader_carries_out_is_kept(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contact_routes, "_WAIT_S", 0.01)
     transport = httpx.ASGITransport(app=make_app(context, [contact_routes.ContactRoutes(context)]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
-from tests.gateway.conftest import Gate, OpenGate, make_settings
+from tests.gateway.conftest import PHONE, Gate, OpenGate, make_settings
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.campaigns.recipients import Recipient
 from wa_orchestrator.domain.ids import Phone
@@ -124,6 +124,27 @@ async def test_a_row_without_its_field_is_refused_with_its_line_unless_it_may_be
         {"path": "csv.3", "code": "FIELD_EMPTY", "message": "Line 3: {{name}} is empty.", "line": 3, "value": "name"}
     ]
     assert (await _draft(gate, 0, csv=body["csv"], skipBadLines=True))["recipients"] == 1
+
+
+async def _becomes_known(gate: Gate, lid: str) -> None:
+    """Somebody writes who is known by this LID alone."""
+    written = contacts.Incoming("w1", PHONE, f"3EB0{lid}", "text", contact_lid=lid)
+    await contacts.receive(gate.scripts, written, keep_ms=60_000)
+
+
+async def test_digits_that_are_the_lid_of_a_person_are_no_recipient(gate: Gate) -> None:
+    lids = ["123456789012345", "123456789012346"]
+    file = f"phone,name\n972501000001,Dana\n{lids[0]},Gil\n{lids[1]},Ben\n"
+    await _becomes_known(gate, lids[0])
+    answer = await gate.client.post("/api/v1/campaigns", json={**BODY, "csv": file})
+    [error] = answer.json()["error"]["errors"]
+    assert (error["line"], error["code"], error["value"]) == (3, "RECIPIENT_IS_LID", lids[0])
+    campaign = await _started(gate, 0, csv=file, skipBadLines=True)
+    assert campaign["recipients"] == 2
+    await _becomes_known(gate, lids[1])
+    await gate.gateway.campaigns.step()
+    assert [each.to for each in await _messages(gate)] == ["972501000001"]
+    assert (await _get(gate, campaign))["counts"]["failed"] == 1
 
 
 async def test_nobody_is_written_to_without_a_word_on_where_they_agreed(gate: Gate) -> None:

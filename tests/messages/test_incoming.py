@@ -186,6 +186,28 @@ async def test_an_opt_in_removes_the_phone_and_the_lid_from_the_list(api: Messag
     assert (await api.client.get("/api/v1/opt-outs")).json()["optOuts"] == []
 
 
+LID = "123456789012345"
+
+
+async def test_a_person_who_hides_the_phone_is_put_on_the_list_by_lid(api: MessageApi) -> None:
+    await says(api, "hello", phone=None, lid=None, **{"from": f"{LID}@lid"})
+    message = await api.scenario.accept("w1", PHONE, to=f"lid:{LID}")
+    added = (await api.client.post("/api/v1/opt-outs", json={"phone": f"lid:{LID}"})).json()
+    assert (added["phone"], added["lid"], added["cancelled"]) == (None, LID, 1)
+    assert await api.scenario.status(message) == "cancelled"
+    for bad, code in (("lid:x", "BAD_RECIPIENT"), (LID, "RECIPIENT_IS_LID"), ("120363025246125486@g.us", "BAD_PHONE")):
+        refused = await api.client.post("/api/v1/opt-outs", json={"phone": bad})
+        assert refused.json()["error"]["code"] == code, bad
+
+
+async def test_a_line_with_the_digits_of_a_lid_is_refused_by_an_import(api: MessageApi) -> None:
+    await says(api, "hello", phone=None, lid=None, **{"from": f"{LID}@lid"})
+    file = f"phone\nDana\n{LID}\n{FRIEND}\n"
+    told = (await api.client.post("/api/v1/opt-outs/import", json={"text": file})).json()
+    assert [(each["line"], each["code"]) for each in told["errors"]] == [(2, "BAD_PHONE"), (3, "RECIPIENT_IS_LID")]
+    assert (told["added"], await api.context.redis.hkeys(keys.OPT_OUTS)) == (1, [FRIEND])
+
+
 async def test_an_operator_adds_and_removes_an_opt_out(api: MessageApi) -> None:
     message = await api.scenario.accept("w1", PHONE, to=FRIEND)
     answer = await api.client.post("/api/v1/opt-outs", json={"phone": f"+{FRIEND[:3]} {FRIEND[3:]}"})

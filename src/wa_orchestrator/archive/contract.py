@@ -14,7 +14,7 @@ from wa_orchestrator.store.records import Entry
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A person by phone and, if it is known, by LID."""
+    """A person by phone and, if it is known, by LID; `phone` is `lid:…` where only that is known."""
 
     phone: str
     lid: str = ""
@@ -22,7 +22,7 @@ class Contact:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which the archive knows them."""
-        return (self.phone, f"lid:{self.lid}") if self.lid else (self.phone,)
+        return tuple(dict.fromkeys((self.phone, f"lid:{self.lid}"))) if self.lid else (self.phone,)
 
 
 class Archive(Protocol):

@@ -10,6 +10,7 @@ import structlog
 
 from wa_orchestrator.archive.contract import Archive, Contact
 from wa_orchestrator.domain.phone import last_four
+from wa_orchestrator.domain.recipient import lid_of
 from wa_orchestrator.store.campaigns import campaign_rows
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
@@ -23,8 +24,8 @@ log = structlog.get_logger(__name__)
 
 
 async def contact_of(scripts: Scripts, phone: str) -> Contact:
-    """Return a person with the LID by which WhatsApp also names them."""
-    return Contact(phone, await contacts.lid_of_phone(scripts, phone))
+    """Return a person with the LID by which WhatsApp also names them, or names them alone (`lid:…`)."""
+    return Contact(phone, lid_of(phone) or await contacts.lid_of_phone(scripts, phone))
 
 
 async def step(scripts: Scripts, archive: Archive) -> int:

@@ -88,6 +88,12 @@ def may_be_lid(recipient: str) -> bool:
     return is_phone(recipient) and len(recipient) >= _SHORTEST_LID
 
 
+def lid_refusal(digits: str) -> Refused:
+    """Return the refusal of digits that are a LID and were given as a phone."""
+    text = f"These digits are WhatsApp's LID of a person, no phone. Write lid:{digits}."
+    return Refused("RECIPIENT_IS_LID", text, 422)
+
+
 def address(recipient: str) -> str:
     """Return how a worker is told of a recipient: digits of a phone, or WhatsApp's own address."""
     lid = lid_of(recipient)

@@ -63,8 +63,7 @@ class References:
         if lid and (phone := await contacts.phone_of_lid(self._scripts, lid)):
             return body.model_copy(update={"to": phone})
         if recipient.may_be_lid(body.to) and await contacts.is_known_lid(self._scripts, body.to):
-            text = f"These digits are WhatsApp's LID of a person, no phone. Write lid:{body.to}."
-            raise Refused("RECIPIENT_IS_LID", text, 422)
+            raise recipient.lid_refusal(body.to)
         return body
 
     async def _quoted(self, body: SendBody, name: str, caller: Caller) -> NamedMessage:

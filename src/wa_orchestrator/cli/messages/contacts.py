@@ -15,7 +15,7 @@ from wa_orchestrator.cli.terminal.download import print_stream, save
 opt_outs = group("Recipients who want no messages: list, add, import, delete.")
 contacts = group("People who wrote or were written to: list, export, erase.")
 trash = group("Credentials of deleted sessions: list, restore.")
-Phone = Annotated[str, typer.Argument(metavar="PHONE", help="With its country code.")]
+Phone = Annotated[str, typer.Argument(metavar="PHONE", help="With its country code, or `lid:` and the lid.")]
 
 
 @command(opt_outs, "list")
@@ -30,7 +30,7 @@ def list_opt_outs(run: Invocation) -> None:
 def add(run: Invocation, phone: Phone) -> None:
     """Write to a recipient no more, and cancel what waits for them."""
     made = run.client.add_opt_out(phone)
-    run.say(made, f"{made['phone']} opted out; {made['cancelled']} messages were cancelled.")
+    run.say(made, f"{made['phone'] or phone} opted out; {made['cancelled']} messages were cancelled.")
 
 
 @command(opt_outs, "import")

@@ -30,6 +30,8 @@ class LineProblem(StrEnum):
     """It is no phone number."""
     SPREADSHEET_NUMBER = "SPREADSHEET_NUMBER"
     """A spreadsheet has rounded the number, as in 9.7250E+11. Format the column as text and export again."""
+    RECIPIENT_IS_LID = "RECIPIENT_IS_LID"
+    """The digits are WhatsApp's LID of somebody who wrote to us, not a phone."""
     FIELD_EMPTY = "FIELD_EMPTY"
     """A field of the text has no value here."""
     TOO_LONG = "TOO_LONG"

@@ -20,6 +20,7 @@ class RefusedLine:
     """A line without a phone number; `text` says what to write instead."""
 
     line: int
+    code: str
     text: str
 
 
@@ -36,7 +37,7 @@ def read(source: str, read_phone: Callable[[str], Phone]) -> tuple[dict[Phone, i
         try:
             found.setdefault(read_phone(number.removeprefix(_APOSTROPHE)), line)
         except BadPhone as error:
-            refused.append(RefusedLine(line, error.text))
+            refused.append(RefusedLine(line, error.code, error.text))
     return found, refused
 
 

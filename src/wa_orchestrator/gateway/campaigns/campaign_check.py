@@ -6,7 +6,14 @@ from typing import Final
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
 from wa_orchestrator.domain.campaigns import recipients, template
-from wa_orchestrator.domain.campaigns.recipients import BadFile, BadLine, FileProblem, LineProblem, Recipient
+from wa_orchestrator.domain.campaigns.recipients import (
+    BadFile,
+    BadLine,
+    FileProblem,
+    LineProblem,
+    Recipient,
+    Recipients,
+)
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.campaigns.campaign_models import MOST_RECIPIENTS, CampaignBody
 from wa_orchestrator.store.messages import contacts
@@ -26,6 +33,7 @@ _LINE_TEXTS: Final = {
     LineProblem.BAD_NUMBER: "Line {line}: {value} is no phone number with its country code.",
     LineProblem.SPREADSHEET_NUMBER: "Line {line}: a spreadsheet turned the number into {value}. Format the column as "
     "text and export the file again.",
+    LineProblem.RECIPIENT_IS_LID: "Line {line}: {value} is WhatsApp's LID of a person, no phone.",
     LineProblem.FIELD_EMPTY: "Line {line}: {{{{{value}}}}} is empty.",
     LineProblem.TOO_LONG: "Line {line}: the text gets too long.",
 }
@@ -39,6 +47,7 @@ async def check(context: Context, body: CampaignBody) -> tuple[Sequence[Recipien
         names = ", ".join(read.names)
         text = _FILE_TEXTS[read.problem].format(names=names)
         raise Refused(f"CAMPAIGN_FILE_{read.problem}", text, 422, names=list(read.names))
+    read = await _without_lids(context, read)
     if read.problems and not body.skip_bad_lines:
         raise _bad_lines(read.problems)
     # Those that hold for one phone are a worker's word alone: they end a message when it is to leave from that phone.
@@ -48,6 +57,14 @@ async def check(context: Context, body: CampaignBody) -> tuple[Sequence[Recipien
         text = "Nobody is left to write to: all lines have a problem, or the recipients have opted out."
         raise Refused("CAMPAIGN_NO_RECIPIENTS", text, 422)
     return found, read.doubles, len(read.found) - len(found)
+
+
+async def _without_lids(context: Context, read: Recipients) -> Recipients:
+    """Return the recipients without those whose digits are a known LID, each of which is a problem of its line."""
+    lids = await contacts.known_lids(context.scripts, [each.to for each in read.found])
+    refused = [BadLine(each.line, LineProblem.RECIPIENT_IS_LID, each.to) for each in read.found if each.to in lids]
+    problems = sorted([*read.problems, *refused], key=lambda each: each.line)
+    return Recipients([each for each in read.found if each.to not in lids], read.doubles, problems)
 
 
 def _check_text(context: Context, text: str) -> None:

@@ -112,6 +112,11 @@ class CampaignFeeder:
     async def feed(self, campaign: Campaign, pool: PoolSnapshot, rows: Sequence[int]) -> None:
         """Hand those of these rows to the queues whose sender has a place."""
         people = await campaign_rows.recipients(self._scripts, campaign.id, rows)
+        # Their owners may have written since the file was checked.
+        lids = await contacts.known_lids(self._scripts, [each.to for each in people.values()])
+        for row in [row for row, each in people.items() if each.to in lids]:
+            await campaign_rows.record(self._scripts, campaign.id, row, status="failed")
+            del people[row]
         talking = await contacts.affinities(self._scripts, [each.to for each in people.values()])
         known = [session or "" for session in talking]
         senders = campaign_senders.takers(campaign_senders.usable(campaign, pool))

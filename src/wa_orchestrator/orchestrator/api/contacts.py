@@ -12,8 +12,7 @@ from pydantic import Field
 from wa_orchestrator.archive import erasure
 from wa_orchestrator.archive.contract import Contact
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import phone as phones
-from wa_orchestrator.domain.recipient import is_group
+from wa_orchestrator.domain.recipient import is_group, is_phone
 from wa_orchestrator.messages import conversation_thread, message_lookup, message_search
 from wa_orchestrator.orchestrator.api.conversations import conversation_search, thread_views
 from wa_orchestrator.orchestrator.api.conversations.models import ContactPage, ContactView
@@ -38,14 +37,20 @@ _WAIT_S: Final = 15.0
 _POLL_S: Final = 0.2
 
 PhonePath = Annotated[
-    str, Path(max_length=40, pattern=r"^[0-9+(). -]+$", description="The person's phone.", examples=["972501234567"])
+    str,
+    Path(
+        max_length=40,
+        pattern=r"^(lid:[0-9]+|[0-9+(). -]+)$",
+        description="The person's phone, or `lid:` and the lid where it is hidden.",
+        examples=["972501234567"],
+    ),
 ]
 
 
 class ContactErasure(ResponseModel):
     """The erasure of a person. It is carried out although nobody asks again."""
 
-    phone: str
+    phone: str = Field(description="Or `lid:` and the lid, where no phone is known.", examples=["972501234567"])
     erased: bool = Field(description="Whether it is done; false while it waits for the leader. Ask again to see it.")
     opted_out: bool = Field(description="Whether the person stays on the opt-out list, so that nobody writes to them.")
 
@@ -62,7 +67,7 @@ class ContactRoutes(RouteGroup):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/contacts", "contacts")
-        bad = responses(BAD_PHONE=400)
+        bad = responses(BAD_PHONE=400, BAD_RECIPIENT=400, RECIPIENT_IS_LID=422)
         self.get("", responses=responses(BAD_CURSOR=400))(self.list_contacts)
         self.get("/{phone}/export", response_class=JsonLines, responses=bad)(self.export_contact)
         self.delete("/{phone}", status_code=202, responses=bad)(self.erase_contact)
@@ -136,14 +141,14 @@ class ContactRoutes(RouteGroup):
         Each has `kind`: `contact` (first), `conversation`, `message` (with text and timeline), `incoming`. Events
         repeat what is in these, and have no lines of their own.
         """
-        contact = await erasure.contact_of(self._scripts, phones.parse(phone))
+        contact = await erasure.contact_of(self._scripts, await contacts.person(self._scripts, phone))
         await message_search.require_complete(self._scripts, self._context.archive)
         await self._audit(caller, "contact.export", contact.phone[-4:])
         return JsonLines(_lines(self._context, contact), headers={"Cache-Control": "no-store"})
 
     async def erase_contact(self, phone: PhonePath, caller: AdminCaller) -> ContactErasure:
         """Erase what is stored about a person, and cancel what waits for them. An opt-out stays."""
-        recipient = phones.parse(phone)
+        recipient = await contacts.person(self._scripts, phone)
         await self._audit(caller, "contact.erase", recipient[-4:])
         await erasures.ask(self._scripts, recipient)
         try:
@@ -189,7 +194,7 @@ def _line(kind: str, fields: dict[str, Any]) -> str:
 async def _facts(context: Context, contact: Contact) -> dict[str, Any]:
     opted_out = await contacts.opt_out_of(context.scripts, contact.phone)
     return {
-        "phone": contact.phone,
+        "phone": contact.phone if is_phone(contact.phone) else None,
         "lid": contact.lid or None,
         "optedOutAt": iso(opted_out.at_ms) if opted_out else None,
         "lastSessionId": await contacts.affinity(context.scripts, contact.phone),

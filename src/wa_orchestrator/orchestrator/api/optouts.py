@@ -7,7 +7,10 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
+from wa_orchestrator.domain import recipient as recipients
+from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.messages import opt_out_list
+from wa_orchestrator.domain.messages.opt_out_list import RefusedLine
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import opt_outs
 from wa_orchestrator.store.messages import contacts
@@ -26,7 +29,15 @@ _MAX_FILE: Final = 12_100_000
 class OptOutBody(RequestModel):
     """A recipient that wants no more messages."""
 
-    phone: Annotated[str, Field(min_length=1, max_length=40, examples=["972501234567"])]
+    phone: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=40,
+            description="The phone, or `lid:` and the lid of a person whose phone is hidden.",
+            examples=["972501234567"],
+        ),
+    ]
 
 
 class OptOutFile(RequestModel):
@@ -47,6 +58,7 @@ class RefusedOptOut(ResponseModel):
     """A line of the file without a phone number."""
 
     line: int
+    code: str = Field(description="`BAD_PHONE`, or `RECIPIENT_IS_LID`.", examples=["BAD_PHONE"])
     message: str
 
 
@@ -101,7 +113,8 @@ class OptOutRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/opt-outs", "opt-outs")
         self.get("", responses=responses(BAD_CURSOR=400))(self.list_opt_outs)
-        self.post("", status_code=201, responses=responses(BAD_PHONE=400))(self.add_opt_out)
+        bad = responses(BAD_PHONE=400, BAD_RECIPIENT=400, RECIPIENT_IS_LID=422)
+        self.post("", status_code=201, responses=bad)(self.add_opt_out)
         self.post("/import")(self.import_opt_outs)
         self.delete("/{recipient}", responses=responses(BAD_PHONE=400, NO_SUCH_OPT_OUT=404))(self.delete_opt_out)
 
@@ -118,7 +131,7 @@ class OptOutRoutes(RouteGroup):
 
         It holds for every session, whoever adds it. A key that is limited to some sessions is told of its own messages.
         """
-        recipient = phone.parse(body.phone)
+        recipient = await contacts.person(self._scripts, body.phone)
         await contacts.opt_out(self._scripts, recipient, word="", via="api")
         await opt_outs.settle_conversations(self._scripts, recipient)
         counted = await self._context.session_labels.filter_for(caller.reach)
@@ -132,7 +145,7 @@ class OptOutRoutes(RouteGroup):
     @longest_body(_MAX_FILE)
     async def import_opt_outs(self, body: OptOutFile, caller: OperateCaller) -> OptOutImport:
         """Add the recipients of a file to the list and cancel what waits for them. Lines are refused one by one."""
-        found, refused = opt_out_list.read(body.text, phone.parse)
+        found, refused = await self._read(body.text)
         counted = await self._context.session_labels.filter_for(caller.reach)
         added = cancelled = 0
         for recipient in found:
@@ -140,8 +153,17 @@ class OptOutRoutes(RouteGroup):
             await opt_outs.settle_conversations(self._scripts, recipient)
             cancelled += await opt_outs.cancel_for(self._scripts, recipient, counted)
         await self._audit(caller, "opt_out.import", "", added=added, cancelled=cancelled)
-        errors = [RefusedOptOut(line=each.line, message=each.text) for each in refused]
+        errors = [RefusedOptOut(line=each.line, code=each.code, message=each.text) for each in refused]
         return OptOutImport(added=added, known=len(found) - added, cancelled=cancelled, errors=errors)
+
+    async def _read(self, text: str) -> tuple[list[str], list[RefusedLine]]:
+        """Return the recipients of a file, and its lines without one: without a number, or with the digits of a LID."""
+        found, refused = opt_out_list.read(text, phone.parse)
+        lids = await contacts.known_lids(self._scripts, found)
+        for each in lids:
+            refusal = recipients.lid_refusal(each)
+            refused.append(RefusedLine(found[Phone(each)], refusal.code, refusal.text))
+        return [each for each in found if each not in lids], sorted(refused, key=lambda each: each.line)
 
     async def delete_opt_out(self, recipient: Recipient, caller: OperateCaller) -> DeletedOptOut:
         """Take a recipient off the list."""

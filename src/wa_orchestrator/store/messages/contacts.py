@@ -8,8 +8,10 @@ from typing import Any, Literal
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain import conversation, stream_events
+from wa_orchestrator.domain import phone as phones
+from wa_orchestrator.domain import recipient as recipient_names
 from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
-from wa_orchestrator.domain.recipient import lid_of
+from wa_orchestrator.domain.recipient import lid_of, may_be_lid
 from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.store import keys, leases, records
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
@@ -295,6 +297,13 @@ async def is_known_lid(scripts: Scripts, digits: str) -> bool:
     return bool(await scripts.redis.exists(keys.phone_of(digits)))
 
 
+async def known_lids(scripts: Scripts, digits: Iterable[str]) -> frozenset[str]:
+    """Return those of many phones whose digits are the LID of somebody who has written to us."""
+    asked = [each for each in digits if may_be_lid(each)]
+    found = await scripts.each(Pipeline.exists, map(keys.phone_of, asked))
+    return frozenset(each for each, is_known in zip(asked, found, strict=True) if is_known)
+
+
 async def lid_of_username(scripts: Scripts, phone: str, name: str) -> str:
     """Return the LID of a username as this phone of ours looked it up; '' when it has not within a day."""
     return str(await scripts.redis.get(keys.username(phone, name)) or "")
@@ -309,6 +318,19 @@ async def known_name(scripts: Scripts, to: str) -> str:
     """Return the name by which a recipient is on the list of opt-outs: the phone, once it is known."""
     lid = lid_of(to)
     return (lid and await phone_of_lid(scripts, lid)) or to
+
+
+async def person(scripts: Scripts, text: str) -> str:
+    """Return the name of a person who is given by phone or `lid:<digits>`: the phone, once it is known.
+
+    Raises `Refused` for anything else, and for digits that are a LID: nothing is known under them as a phone.
+    """
+    if text.strip().startswith("lid:"):
+        return await known_name(scripts, recipient_names.parse(text))
+    digits = phones.parse(text)
+    if await known_lids(scripts, [digits]):
+        raise recipient_names.lid_refusal(digits)
+    return digits
 
 
 async def lid_of_phone(scripts: Scripts, phone: str) -> str:
