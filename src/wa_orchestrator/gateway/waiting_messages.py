@@ -27,11 +27,8 @@ async def find(
     `among` are the sessions that are searched; None for all.
     """
     waiting = replace(filters, statuses=[MessageStatus.QUEUED])
-    found, last = await message_search.search(scripts, archive, waiting, among=among, limit=MAX_EXAMINED)
-    while last is not None:
-        more, last = await message_search.search(scripts, archive, waiting, among=among, after=last, limit=MAX_EXAMINED)
-        found += more
-    return found
+    found = message_search.every(scripts, archive, waiting, among=among, page=MAX_EXAMINED)
+    return [message async for message in found]
 
 
 async def count(context: Context, snapshot: PoolSnapshot, messages: Sequence[Message]) -> dict[Part, int]:

@@ -1,6 +1,6 @@
 """Searches messages in Redis and in the archive as one list: newest first, with bounded work per page."""
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from typing import Final
 
@@ -56,16 +56,25 @@ async def search(
     return found, last_own
 
 
+async def every(
+    scripts: Scripts, archive: Archive, filters: Filters, *, among: Collection[str] | None = None, page: int = _CHUNK
+) -> AsyncIterator[Message]:
+    """Yield all messages that match, the newest first, `page` of them at a time."""
+    last: IndexEntry | None = None
+    while True:
+        found, last = await search(scripts, archive, filters, among=among, after=last, limit=page)
+        for message in found:
+            yield message
+        if last is None:
+            return
+
+
+ELSEWHERE: Final = "The archive is on another machine. Ask the orchestrator there."
 #: For those who ask for one message that was not found.
 MAY_BE_THERE: Final = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
 
 
-async def require_complete(
-    scripts: Scripts,
-    archive: Archive,
-    text: str = "The archive is on another machine. Ask the orchestrator there.",
-    **details: str,
-) -> None:
+async def require_complete(scripts: Scripts, archive: Archive, text: str = ELSEWHERE, **details: str) -> None:
     """Raise `Unavailable` if this process cannot read the archive in use."""
     if not await is_complete(scripts, archive):
         raise Unavailable("ARCHIVE_ELSEWHERE", text, **details)

@@ -23,7 +23,6 @@ from wa_orchestrator.store.conversations.conversation_records import StoredConve
 from wa_orchestrator.store.history import erasures
 from wa_orchestrator.store.messages import contacts, incoming_messages
 from wa_orchestrator.store.messages.message_filters import Filters
-from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import FOREVER_MS, iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, Caller, LimitedReader
@@ -171,7 +170,7 @@ async def _lines(context: Context, contact: Contact) -> AsyncIterator[str]:
             "lastAt": iso(known.last_at), "createdAt": iso(known.created_at), "closed": known.closed,
         })  # fmt: skip
     for name in contact.names:
-        async for message in _messages(context, name):
+        async for message in message_search.every(context.scripts, context.archive, Filters(to=name)):
             yield _line("message", await _message_fields(context, message))
     async for fields in _incoming(context, contact):
         yield _line("incoming", fields)
@@ -199,16 +198,6 @@ async def _facts(context: Context, contact: Contact) -> dict[str, Any]:
         "optedOutAt": iso(opted_out.at_ms) if opted_out else None,
         "lastSessionId": await contacts.affinity(context.scripts, contact.phone),
     }
-
-
-async def _messages(context: Context, name: str) -> AsyncIterator[Message]:
-    both, last = (context.scripts, context.archive), None
-    while True:
-        found, last = await message_search.search(*both, Filters(to=name), after=last, limit=_PAGE)
-        for message in found:
-            yield message
-        if last is None:
-            return
 
 
 async def _incoming(context: Context, contact: Contact) -> AsyncIterator[dict[str, Any]]:
