@@ -7,7 +7,9 @@ from typing import Annotated, TypeVar
 
 from fastapi import Query
 
+from wa_orchestrator.domain import whole_number
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.store.messages.message_index import IndexEntry
 
 MOST = 500
 #: Parameters of routes with pages.
@@ -27,6 +29,15 @@ def decode(cursor: str) -> str:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise bad_cursor() from None
+
+
+def decode_entry(cursor: str) -> IndexEntry:
+    """Return the entry of an index of messages in a cursor; raise `Refused` when it is malformed."""
+    score, _, name = decode(cursor).partition(" ")
+    at = whole_number.parse(score)
+    if at is None or not (name.isascii() and name):
+        raise bad_cursor()
+    return name, at
 
 
 def bad_cursor() -> Refused:

@@ -7,7 +7,6 @@ from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import whole_number
 from wa_orchestrator.domain.messages.message import SUCCEEDED, WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused
@@ -31,7 +30,6 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_filters import Filters
-from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.messages.message_keys import Place, counted_in
 from wa_orchestrator.store.messages.queues import AlreadySent, Confirmed, Ended, Gone, MustEnd, Queued, TooLate
 from wa_orchestrator.store.records import Message
@@ -100,7 +98,7 @@ class MessageRoutes(RouteGroup):
 
     async def search_messages(self, caller: LimitedReader, search: Annotated[Search, Query()]) -> MessagePage:
         """Search messages."""
-        after = None if search.cursor is None else _decode(search.cursor)
+        after = None if search.cursor is None else paging.decode_entry(search.cursor)
         both, among = (self._scripts, self._archive), await self._context.session_labels.reached(caller.reach)
         found, last = await message_search.search(*both, search.filters(), among=among, after=after, limit=search.limit)
         shown = [MessageView.show(message, self._settings.language) for message in found]
@@ -227,11 +225,3 @@ def _too_late(code: str, rule: str, status: str) -> Refused:
     refused = Refused(code, f"The message is {status}. {rule}", 409)
     refused.details["status"] = status  # as a keyword it would be the HTTP status
     return refused
-
-
-def _decode(cursor: str) -> IndexEntry:
-    score, _, name = paging.decode(cursor).partition(" ")
-    at = whole_number.parse(score)
-    if at is None or not (name.isascii() and name):
-        raise paging.bad_cursor()
-    return name, at

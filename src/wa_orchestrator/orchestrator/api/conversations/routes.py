@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import conversation, whole_number
+from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.conversation import ConversationState
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import conversation_thread, message_search, reply_forecast
@@ -29,7 +29,6 @@ from wa_orchestrator.store.access import people
 from wa_orchestrator.store.conversations import conversation_index, conversation_records
 from wa_orchestrator.store.conversations.conversation_records import ConversationChanges, StoredConversation
 from wa_orchestrator.store.messages import contacts
-from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import FOREVER_MS, iso
 from wa_orchestrator.web import paging
@@ -107,7 +106,7 @@ class ConversationRoutes(RouteGroup):
     ) -> ThreadPage:
         """List the messages of a conversation, the newest first."""
         known = await self._found(conversation_id, caller)
-        after = None if cursor is None else _decoded(cursor)
+        after = None if cursor is None else paging.decode_entry(cursor)
         both = (self._scripts, self._archive)
         items, last = await conversation_thread.page(*both, known, after=after, limit=limit)
         outlook = await reply_forecast.outlook(self._scripts, self._settings, known.session)
@@ -271,11 +270,3 @@ def names_of(known: StoredConversation) -> ContactNames:
 
 def _narrowed(among: Collection[str] | None, session_id: str) -> Collection[str]:
     return {session_id} if among is None else {session_id} & set(among)
-
-
-def _decoded(cursor: str) -> IndexEntry:
-    score, _, name = paging.decode(cursor).partition(" ")
-    at = whole_number.parse(score)
-    if at is None or not (name.isascii() and name):
-        raise paging.bad_cursor()
-    return name, at
