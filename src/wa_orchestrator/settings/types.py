@@ -221,13 +221,6 @@ def lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def cluster_name(value: str) -> str:
-    """Require a name that Docker and Kubernetes take as a label's value and as part of a name."""
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", value):
-        raise ValueError("must be lower-case letters, digits and hyphens, at most 30")
-    return value
-
-
 def language(value: object) -> object:
     """Accept a code such as `he`, and the system's own use of LANGUAGE (a list such as `he_IL:en`)."""
     if not isinstance(value, str) or not re.search(r"[_:]", value):
@@ -281,7 +274,9 @@ Millis = Positive
 Strong = Annotated[SecretStr, AfterValidator(strong)]
 ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
-ClusterName = Annotated[str, AfterValidator(cluster_name)]
+#: A name that Docker and Kubernetes take as a label's value and as part of a name.
+_CLUSTER_NAME = r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?"
+ClusterName = Annotated[str, matching(_CLUSTER_NAME, "must be lower-case letters, digits and hyphens, at most 30")]
 Profiles = Annotated[Words, AfterValidator(profiles)]
 Networks = Annotated[Words, AfterValidator(networks)]
 SocketPath = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
