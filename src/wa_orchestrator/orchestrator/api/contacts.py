@@ -176,7 +176,7 @@ async def _lines(context: Context, contact: Contact) -> AsyncIterator[str]:
         yield _line("incoming", fields)
 
 
-async def _message_fields(context: Context, message: Message) -> dict[str, Any]:
+async def _message_fields(context: Context, message: records.Message) -> dict[str, Any]:
     timeline = await message_lookup.timeline(context.scripts, context.archive, message.id)
     return {
         "messageId": message.id, "sessionId": message.session, "phone": message.phone, "to": message.to,
