@@ -12,20 +12,19 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.domain.stream_events import BackupEnded, EventType
-from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.backups import archive_reader, prepared_restore, session_copies
 from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
 from wa_orchestrator.orchestrator.backups.restored_campaigns import settle_campaigns
 from wa_orchestrator.orchestrator.backups.restored_messages import HELD, settle_messages
-from wa_orchestrator.orchestrator.sessions import credential_files, transitions
-from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
+from wa_orchestrator.orchestrator.sessions import credential_files
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.backups import restored_sessions, runs, state_dump
 from wa_orchestrator.store.backups.runs import EndedRun, Run
 from wa_orchestrator.store.backups.state_dump import StateLine
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import slots, stored_credentials
 
 #: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
@@ -125,7 +124,7 @@ class Restorer:
         context = self._context
         session = await records.session(context.scripts, session_id)
         if session is not None:
-            await self._stop(session)
+            await session_copies.stop(context, self._pool, session, Event.RESTORE_BEGAN)
         else:
             await self._pool.stop_all(session_id)
         await self._exchange_files(files, session_id, saved)
@@ -134,13 +133,6 @@ class Restorer:
         elif not session.first_connected_at:  # a logout had ended its trust; these credentials have theirs
             age = SessionChanges(first_connected_at=int(saved.get("first_connected_at") or 0))
             await sessions.update(context.scripts, session_id, age)
-
-    async def _stop(self, session: Session) -> None:
-        await transitions.apply(self._context, session.id, Event.RESTORE_BEGAN)
-        if await self._pool.fence(session) is None:
-            raise Unavailable("NOT_LEADER", "Another server leads now.")
-        await self._pool.stop(session.id, STOP_GRACE_S)
-        await self._pool.stop_all(session.id)
 
     async def _record(
         self, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]

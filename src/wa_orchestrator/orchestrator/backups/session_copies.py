@@ -70,7 +70,8 @@ class SessionCopies:
             session = await records.session(self._context.scripts, session_id)
             runs = any(found.session_id == session_id for found in await self._pool.runner.survey())
             if session is not None and runs:
-                await self._stop(session)
+                log.info("backup.session_stopped", session=session.id)
+                await stop(self._context, self._pool, session, Event.BACKUP_BEGAN)
             try:
                 source = credential_files.directory(self._context.settings, session_id)
                 await asyncio.to_thread(copy_store, source, target)
@@ -82,13 +83,14 @@ class SessionCopies:
                     await resume(self._context, session_id)
         return "stopped" if runs else "directory"
 
-    async def _stop(self, session: Session) -> None:
-        log.info("backup.session_stopped", session=session.id)
-        await transitions.apply(self._context, session.id, Event.BACKUP_BEGAN)
-        if await self._pool.fence(session) is None:
-            raise Unavailable("NOT_LEADER", "Another server leads now.")
-        await self._pool.stop(session.id, STOP_GRACE_S)
-        await self._pool.stop_all(session.id)
+
+async def stop(context: Context, pool: WorkerPool, session: Session, event: Event) -> None:
+    """Stop a session for a backup or a restore, which the event says; raise `Unavailable` if another server leads."""
+    await transitions.apply(context, session.id, event)
+    if await pool.fence(session) is None:
+        raise Unavailable("NOT_LEADER", "Another server leads now.")
+    await pool.stop(session.id, STOP_GRACE_S)
+    await pool.stop_all(session.id)
 
 
 async def resume(context: Context, session_id: str) -> None:
