@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import segno
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
@@ -14,8 +14,9 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import accounts, guard
 from wa_orchestrator.dashboard.guard import LoggedInPerson
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer
-from wa_orchestrator.dashboard.login import Authenticator, LoginClient, Person
+from wa_orchestrator.dashboard.login import Authenticator, Person
 from wa_orchestrator.dashboard.routes.actions import error_sentence
+from wa_orchestrator.dashboard.routes.login import FormText, client_of
 from wa_orchestrator.domain.access import second_factor
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import people
@@ -38,12 +39,7 @@ class AccountRoutes(APIRouter):
         return await self._show(request, person, saved="saved" in request.query_params)
 
     async def _password(
-        self,
-        request: Request,
-        person: LoggedInPerson,
-        password: Annotated[str, Form()] = "",
-        old: Annotated[str, Form()] = "",
-        csrf: Annotated[str, Form()] = "",
+        self, request: Request, person: LoggedInPerson, password: FormText = "", old: FormText = "", csrf: FormText = ""
     ) -> Response:
         async def change(account: Account) -> Account:
             if _needs_old(person, account):
@@ -52,18 +48,14 @@ class AccountRoutes(APIRouter):
 
         return await self._carry_out(request, person, csrf, change, "account.password")
 
-    async def _begin(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
+    async def _begin(self, request: Request, person: LoggedInPerson, csrf: FormText = "") -> Response:
         guard.require_csrf_token(request, person, csrf)
         if not (await self._account(person)).totp:
             await accounts.begin_enrolment(self._context, person.token_hash)
         return guard.with_security_headers(RedirectResponse("/account", status_code=303))
 
     async def _confirm(
-        self,
-        request: Request,
-        person: LoggedInPerson,
-        code: Annotated[str, Form()] = "",
-        csrf: Annotated[str, Form()] = "",
+        self, request: Request, person: LoggedInPerson, code: FormText = "", csrf: FormText = ""
     ) -> Response:
         codes: list[str] = []
 
@@ -76,17 +68,13 @@ class AccountRoutes(APIRouter):
         return await self._carry_out(request, person, csrf, change, "account.second_factor_on", codes=codes)
 
     async def _off(
-        self,
-        request: Request,
-        person: LoggedInPerson,
-        code: Annotated[str, Form()] = "",
-        csrf: Annotated[str, Form()] = "",
+        self, request: Request, person: LoggedInPerson, code: FormText = "", csrf: FormText = ""
     ) -> Response:
         async def change(account: Account) -> Account:
             if not account.totp:
                 raise Refused("CODE_WRONG", "There is no second factor to turn off.", 422)
             # As at the login: a stolen cookie must not be enough to guess it.
-            if await self._auth.refuse_code(account, code, _address(request)) is not None:
+            if await self._auth.refuse_code(account, code, client_of(request).address) is not None:
                 raise Refused("CODE_WRONG", "This is not right. Try again.", 422)
             return await accounts.turn_off(self._scripts, account.id)
 
@@ -127,8 +115,7 @@ class AccountRoutes(APIRouter):
     ) -> Response:
         """Give this browser a new login in place of the one that has ended with all others."""
         await audit_log.record(self._context, person.caller.key_id, person.name, action, account.id)
-        client = LoginClient(_address(request), request.headers.get("user-agent", ""))
-        token = await self._auth.start_complete(account, client)
+        token = await self._auth.start_complete(account, client_of(request))
         response: Response
         if not codes:
             response = guard.with_security_headers(RedirectResponse("/account?saved", status_code=303))
@@ -159,10 +146,6 @@ class AccountRoutes(APIRouter):
         }
         content = PageContent("account.html", values=shown | values)
         return self._renderer.page(view, content, status=refusal.status if refusal else 200)
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "?"
 
 
 def _needs_old(person: Person, account: Account) -> bool:

@@ -12,6 +12,8 @@ from wa_orchestrator.dashboard.html.compression import compressed
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Authenticator, LoginClient, NeedsCode, TooManyAttempts, WrongPassword
 
+#: A field of a form that may be missing.
+FormText = Annotated[str, Form()]
 log = structlog.get_logger(__name__)
 
 
@@ -41,25 +43,23 @@ class LoginRoutes(APIRouter):
     def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
         return compressed(request, self._renderer.public_page(request, template, status, **values))
 
-    async def _login(
-        self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
-    ) -> Response:
+    async def _login(self, request: Request, password: FormText = "", name: FormText = "") -> Response:
         guard.require_same_origin(request)
-        client = _client(request)
+        client = client_of(request)
         outcome = await self._auth.log_in(password, name=name, address=client.address, browser=client.browser)
         return self._answer(request, outcome, "/", name=name)
 
-    async def _code(self, request: Request, code: Annotated[str, Form()] = "") -> Response:
+    async def _code(self, request: Request, code: FormText = "") -> Response:
         """Take the second factor of a login that waits for it."""
         guard.require_same_origin(request)
-        outcome = await self._auth.confirm(self._token(request), code[:40], _client(request))
+        outcome = await self._auth.confirm(self._token(request), code[:40], client_of(request))
         if outcome is None:  # it took too long
             return with_security_headers(RedirectResponse("/login", status_code=303))
         return self._answer(request, outcome, "/", needs_code=True)
 
-    async def _enter(self, request: Request, token: Annotated[str, Form()] = "") -> Response:
+    async def _enter(self, request: Request, token: FormText = "") -> Response:
         guard.require_same_origin(request)
-        entered = await self._auth.log_in_by_link(token, _client(request))
+        entered = await self._auth.log_in_by_link(token, client_of(request))
         if entered is None:
             return self._page(request, "login.html", 401, used_link=True)
         return self._answer(request, entered, "/")
@@ -69,7 +69,7 @@ class LoginRoutes(APIRouter):
     ) -> Response:
         match outcome:
             case WrongPassword(wait_s):
-                log.warning("login.refused", address=_client(request).address, next_takes_s=wait_s)
+                log.warning("login.refused", address=client_of(request).address, next_takes_s=wait_s)
                 return self._page(request, "login.html", 401, wait_s=wait_s, **values)
             case TooManyAttempts(seconds):
                 response = self._page(request, "login.html", 429, locked_s=seconds, **values)
@@ -85,7 +85,7 @@ class LoginRoutes(APIRouter):
         guard.set_cookie(response, request, token)
         return response
 
-    async def _logout(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
+    async def _logout(self, request: Request, person: LoggedInPerson, csrf: FormText = "") -> Response:
         guard.require_csrf_token(request, person, csrf)
         await self._auth.log_out(person)
         response = with_security_headers(RedirectResponse("/login", status_code=303))
@@ -97,6 +97,6 @@ class LoginRoutes(APIRouter):
         return request.cookies.get(guard.cookie_name(request))
 
 
-def _client(request: Request) -> LoginClient:
+def client_of(request: Request) -> LoginClient:
     address = request.client.host if request.client else "?"
     return LoginClient(address, request.headers.get("user-agent", ""))
