@@ -23,7 +23,6 @@ from wa_orchestrator.web.models import RequestModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
-_PAGE: Final = 200
 MESSAGES: Final = (
     "messageId", "acceptedAt", "to", "phone", "sessionId", "status", "reason", "kind", "text", "reference", "batchId",
     "sentAt", "deliveredAt", "readAt",
@@ -111,14 +110,9 @@ async def _note(context: Context, caller: Caller, what: str, form: FileFormat) -
 
 
 async def _messages(context: Context, caller: Caller, filters: Filters) -> AsyncIterator[Row]:
-    both, last = (context.scripts, context.archive), None
     among = await context.session_labels.reached(caller.reach)
-    while True:
-        found, last = await message_search.search(*both, filters, among=among, after=last, limit=_PAGE)
-        for message in found:
-            yield _message_row(message)
-        if last is None:
-            return
+    async for message in message_search.every(context.scripts, context.archive, filters, among=among):
+        yield _message_row(message)
 
 
 def _message_row(message: Message) -> Row:
