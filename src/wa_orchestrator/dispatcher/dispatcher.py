@@ -80,8 +80,6 @@ class Dispatcher:
         return every_s
 
     def _until_next(self, served: Served) -> float:
-        if served.phones:
-            return 0.0
         if served.next_ms is None:
             return LONGEST_SLEEP_S
         return min(LONGEST_SLEEP_S, max(0.0, (served.next_ms - served.now_ms) / 1000))

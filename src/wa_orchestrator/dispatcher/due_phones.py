@@ -1,5 +1,6 @@
 """Reads the phones that are due, all of them in three round trips."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,8 +54,11 @@ async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Ho
     """Read these phones and the holds. A phone that may not send now is not read any further."""
     holds, queues = await phone_queues.heads(scripts, phones)
     asked = [queue.first for queue in queues if _may_send(queue, now_ms)]
-    messages: dict[str, Message] = {message.id: message for message in await records.messages(scripts, asked)}
-    sessions = await _sessions(scripts, list(messages.values()))
+    if not asked:
+        return holds, [DuePhone(queue) for queue in queues]
+    found, linked = await asyncio.gather(records.messages(scripts, asked), sessions_of_phones(scripts, phones))
+    messages: dict[str, Message] = {message.id: message for message in found}
+    sessions = await _sessions(scripts, found, dict(zip(phones, linked, strict=True)))
     return holds, [DuePhone(queue, messages.get(queue.first), sessions.get(queue.phone, ())) for queue in queues]
 
 
@@ -62,12 +66,13 @@ def _may_send(queue: QueueHead, now_ms: int) -> bool:
     return bool(queue.first) and not queue.pace.in_flight and queue.pace.silence_end(now_ms) <= now_ms
 
 
-async def _sessions(scripts: Scripts, messages: Sequence[Message]) -> Mapping[str, list[Session]]:
+async def _sessions(
+    scripts: Scripts, messages: Sequence[Message], linked: Mapping[str, set[str]]
+) -> Mapping[str, list[Session]]:
     """Read the sessions of each message's phone, and its own session even if that has another phone (or none yet)."""
     if not messages:
         return {}
-    linked = await sessions_of_phones(scripts, [message.phone for message in messages])
-    names = {message.phone: {message.session, *ids} for message, ids in zip(messages, linked, strict=True)}
+    names = {message.phone: {message.session, *linked.get(message.phone, ())} for message in messages}
     found = await records.sessions(scripts, sorted(set().union(*names.values())))
     known: dict[str, Session] = {each.id: each for each in found}
     return {phone: [known[name] for name in ids if name in known] for phone, ids in names.items()}

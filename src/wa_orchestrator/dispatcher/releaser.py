@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,7 @@ class Served:
     """How many phones were served; the next is due at `next_ms`, or none that is known."""
 
     now_ms: int
+    """Redis' time when they had been served."""
     phones: int
     next_ms: int | None
     clock_was_set: bool = False
@@ -71,11 +73,15 @@ class Releaser:
         clock_was_set = self._clock_steps.observe(taken.now_ms)
         if not taken.items:
             return Served(taken.now_ms, 0, taken.next_ms, clock_was_set)
+        begun_s = time.monotonic()
         holds, phones = await due_phones.read(self._scripts, taken.items, taken.now_ms)
-        await asyncio.gather(*(self._serve_and_settle(due, holds, taken) for due in phones))
-        return Served(taken.now_ms, len(taken.items), taken.now_ms, clock_was_set)
+        due_again = await asyncio.gather(*(self._serve_and_settle(due, holds, taken) for due in phones))
+        known = [each for each in (taken.next_ms, *due_again) if each is not None]
+        served_ms = taken.now_ms + int((time.monotonic() - begun_s) * 1000)
+        return Served(served_ms, len(taken.items), min(known, default=None), clock_was_set)
 
-    async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: Taken) -> None:
+    async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: Taken) -> int | None:
+        """Serve a phone; return when it is due again, None where a script will wake it."""
         try:
             next_ms = await self._serve(due, holds, taken.now_ms)
         except (RedisError, OSError):
@@ -83,7 +89,8 @@ class Releaser:
         except Exception:
             log.exception("phone.serve_failed", phone=due.queue.phone)  # one bad record must not stop the other phones
             next_ms = taken.now_ms + _TROUBLE_MS
-        await due_items.settle(self._scripts, Due.PHONES, due.queue.phone, taken.mark, next_ms=next_ms)
+        is_settled = await due_items.settle(self._scripts, Due.PHONES, due.queue.phone, taken.mark, next_ms=next_ms)
+        return next_ms if is_settled else taken.now_ms
 
     async def _serve(self, due: DuePhone, holds: Holds, now_ms: int) -> int | None:
         """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""

@@ -51,7 +51,7 @@ if not RANK[status] then -- not yet known as sent
   count_message(STATS, TOTALS, 'sent')
   keep_sender(AFFINITY)
   count_stranger(CONTACTS, UNANSWERED, recipient, now)
-  wake_phone(now)
+  wake_after_pause(now)
   if target ~= 'sent' then -- the receipt overtook the acknowledgement: what was delivered was also sent
     redis.call('HSET', MESSAGE, STAMP.sent, whatsapp_ms)
     set_status('sent', now, '')

@@ -110,6 +110,14 @@ local function silence_end(now)
   return ends
 end
 
+-- wake_after_pause: make the phone due when its pause ends, unless it is due earlier. A dispatcher looks every two seconds by itself,
+-- so only a shorter pause is announced.
+local function wake_after_pause(now)
+  local ends = silence_end(now)
+  redis.call('ZADD', DUE, 'LT', ends, PHONE)
+  if ends < now + 2000 then redis.call('PUBLISH', 'dispatch:wake', PHONE) end
+end
+
 -- end_flight: no message of this phone is in flight any more; the pause starts now.
 -- The member's score moves to now, the latest instant at which WhatsApp may have seen this attempt.
 local function end_flight(now, silence_ms)
