@@ -1,4 +1,4 @@
-"""A frequent event of a worker costs one script call, and Redis syncs once for it."""
+"""What a worker asks often costs few round trips: an event is one script call, for which Redis syncs once."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ import pytest
 from tests.orchestrator.fakes import Teller
 from tests.orchestrator.session_steps import PHONE, started
 from wa_orchestrator.domain.ids import Phone
+from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.redis_line import Command, OnReplies, RedisLine
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -37,8 +38,8 @@ def _name(command: Command) -> str:
     return str(command[0])
 
 
-async def _sending(control: Orchestrator) -> None:
-    """A message that the session's worker has claimed."""
+async def _released(control: Orchestrator) -> None:
+    """A message that the session's worker may claim."""
     scripts, place = control.context.scripts, Place(MESSAGE, PHONE, "s1")
     now_ms = await scripts.now_ms()
     new = admission.NewMessage(MESSAGE, WHATSAPP_ID, PHONE, "s1", FRIEND)
@@ -46,7 +47,12 @@ async def _sending(control: Orchestrator) -> None:
     await queues.route(scripts, place, to=FRIEND)
     far_ms = now_ms + DAY_MS
     await queues.release(scripts, place, queues.Permit(0, 100, 1000, 0, far_ms, 0, far_ms, 60_000), to=FRIEND)
-    await outbox.claim(scripts, "s1", phone=PHONE, epoch=1, lease_ms=60_000)
+
+
+async def _sending(control: Orchestrator) -> None:
+    """A message that the session's worker has claimed."""
+    await _released(control)
+    await outbox.claim(control.context.scripts, "s1", phone=PHONE, epoch=1, lease_ms=60_000)
 
 
 PING = ("PING", {"socket": "open", "lagMs": 3, "rssBytes": 17_000_000, "lastTrafficAt": 1})
@@ -87,6 +93,21 @@ async def test_a_frequent_event_is_one_script_call_and_at_most_one_read_before_i
         assert set(reads) <= READS | {"EVALSHA"}  # the script is `now`
     again = await teller.tell("s1", *event, epoch=1, webhook_id="evt_counted")
     assert (again.status_code, again.json()["error"]["code"]) == (409, "DUPLICATE")
+
+
+async def test_a_claim_is_one_read_the_script_and_the_message(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, rounds: list[list[str]]
+) -> None:
+    await started(control, api)
+    assert (await teller.connected("s1", PHONE)).status_code == 200
+    await _released(control)
+    session = await records.session(control.context.scripts, "s1")
+    assert session is not None
+    rounds.clear()
+    claimed = await OutboxService(control.context).claim(session)
+    assert claimed is not None
+    assert claimed[0].id == MESSAGE
+    assert rounds == [["HGET", "LINDEX"], ["EVALSHA"], ["HGETALL"]]
 
 
 async def test_one_write_of_redis_log_holds_an_event_and_its_mark(

@@ -15,7 +15,7 @@ from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields,
 from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -43,9 +43,15 @@ class OutboxService:
     async def claim(self, session: Session, process: str = "") -> tuple[Message, int] | None:
         """Give this process of the session's worker its next message and the attempt's number; None: there is none."""
         # Read each time: a session may get its phone, or another one, while its worker waits.
-        phone = await sessions.current_phone(self._scripts, session.id)
+        phone, first = await outbox.phone_and_first(self._scripts, session.id)
         match await outbox.claim(
-            self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=self.lease_ms, process=process
+            self._scripts,
+            session.id,
+            phone=phone,
+            epoch=session.epoch,
+            lease_ms=self.lease_ms,
+            process=process,
+            first=first,
         ):
             case Fenced(epoch):
                 raise tokens.fenced(epoch)

@@ -91,15 +91,33 @@ class Alive:
     until_ms: int
 
 
+async def phone_and_first(scripts: Scripts, session: str) -> tuple[str, str]:
+    """Return a session's phone and the first message of its outbox, each '' where there is none."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    pipe.hget(keys.session(session), "phone")
+    pipe.lindex(keys.outbox(session), 0)
+    phone, first = await pipe.execute()
+    return phone or "", first or ""
+
+
 async def claim(
-    scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int, process: str = ""
+    scripts: Scripts,
+    session: str,
+    *,
+    phone: str,
+    epoch: int,
+    lease_ms: int,
+    process: str = "",
+    first: str | None = None,
 ) -> tuple[Place, Claimed] | Fenced | Empty:
     """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim.
 
-    A `process` that asks again before it writes gets the same message again: it has not received the answer.
+    A `process` that asks again before it writes gets the same message again: it has not received the answer. `first` is
+    the first message of its outbox, from a caller that has just read it; the script looks again.
     """
-    waiting = await scripts.redis.lindex(keys.outbox(session), 0) or await phone_queues.in_flight(scripts, phone)
-    place = Place(str(waiting), phone, session)
+    if first is None:
+        first = str(await scripts.redis.lindex(keys.outbox(session), 0) or "")
+    place = Place(first or await phone_queues.in_flight(scripts, phone), phone, session)
     args = [*head(place), epoch, lease_ms, process]
     outcome: Claimed | Fenced | Empty = await scripts.ask(
         "claim_message", layout(place), args, claimed=Claimed, fenced=Fenced, empty=Empty

@@ -170,11 +170,6 @@ async def last_proxy(scripts: Scripts, session_id: str) -> str:
     return str(await scripts.redis.get(keys.last_proxy(session_id)) or "")
 
 
-async def current_phone(scripts: Scripts, session_id: str) -> str:
-    """Return the phone that a session is linked to now, '' when there is none."""
-    return str(await scripts.redis.hget(keys.session(session_id), "phone") or "")
-
-
 async def register(
     scripts: Scripts,
     session_id: str,
