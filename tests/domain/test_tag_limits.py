@@ -98,3 +98,8 @@ def test_hours_of_two_limits_are_those_in_both(
 def test_hours_that_never_overlap_stay_as_the_preset_has_them() -> None:
     night = Pace(1, 1, 0, 0, time(22), time(6))
     assert (stricter(COLD, night).opens, stricter(COLD, night).closes) == (COLD.opens, COLD.closes)
+
+
+def test_where_nothing_is_set_the_preset_itself_is_the_answer() -> None:
+    assert under_tags(COLD, ()) is COLD
+    assert Override().onto(COLD) is COLD

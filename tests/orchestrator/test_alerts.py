@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -10,6 +11,7 @@ from pydantic import SecretStr
 
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import PHONE, linked, now
+from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.stream_events import CampaignChanged, EventType, ProxyPoolChanged
 from wa_orchestrator.orchestrator.notifications import alert_texts, lasting_troubles
 from wa_orchestrator.orchestrator.notifications.alert_channels import telegram_channel, webhook_channel
@@ -260,6 +262,25 @@ async def test_a_queue_of_days_and_a_webhook_that_keeps_failing_are_one_alert_ea
     assert "1600 messages wait, about " in text
     assert "Deliveries to a webhook keep failing: check its receiver: crm.example.com" in text
     assert "secret" not in text
+
+
+async def test_queues_are_not_counted_while_too_little_waits_for_any_to_be_long(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, label="Clinic Haifa")
+    redis = control.context.redis
+
+    async def counted(waiting: int) -> bool:
+        await redis.hset(keys.COUNTS, "queued", waiting)
+        before: Any = await redis.info("commandstats")
+        await lasting_troubles.report_new(control.context)
+        after: Any = await redis.info("commandstats")
+        calls = [int(each.get("cmdstat_zcard", {"calls": 0})["calls"]) for each in (before, after)]
+        return calls[1] > calls[0]
+
+    per_day = control.context.settings.pace(Trust.COLD).per_day
+    assert not await counted(per_day)
+    assert await counted(per_day + 1)
 
 
 async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:

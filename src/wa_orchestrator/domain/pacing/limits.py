@@ -1,7 +1,7 @@
 """How fast a phone may send: trust by age, the two built-in presets, and an operator's overrides."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 
@@ -107,8 +107,8 @@ class Override:
 
     def onto(self, preset: Pace) -> Pace:
         """Return the effective limits: these where set, else the preset's."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(preset, **{name: value for name, value in own.items() if value is not None})
+        own = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+        return replace(preset, **own) if own else preset
 
     def raises_above(self, preset: Pace) -> tuple[str, ...]:
         """Return the names of the limits that these make riskier than the preset; a person must acknowledge those."""

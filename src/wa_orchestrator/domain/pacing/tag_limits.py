@@ -37,6 +37,8 @@ class Origin:
 
 def under_tags(preset: Pace, limits: Sequence[TagLimit]) -> Pace:
     """Return the limits of a session with these tags; of several limits for one thing the strictest holds."""
+    if not limits:
+        return preset
     raising = _strictest([each.override for each in limits if each.raises])
     lowering = [each.override for each in limits if not each.raises]
     return reduce(lambda pace, override: stricter(pace, override.onto(pace)), lowering, raising.onto(preset))

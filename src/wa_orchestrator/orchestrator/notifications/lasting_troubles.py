@@ -46,10 +46,13 @@ async def report_new(context: Context) -> float:
 async def _long_queues(context: Context, now_ms: int) -> Troubles:
     scripts, settings = context.scripts, context.settings
     counts = await message_counts.by_status(scripts)
-    if not any(counts.get(status) for status in WAITING):
+    waiting = sum(counts.get(status, 0) for status in WAITING)
+    if waiting <= MAX_DAYS:
         return {}  # most of the time nothing waits: do not read every session
     linked = [each for each in await records.sessions(scripts) if each.phone and not each.removing]
-    sessions = list({each.phone: each for each in linked}.values())
+    of_phones = {each.phone: each for each in linked}.values()
+    # Where all that waits in the installation would leave in time, the queue is not counted: that takes six commands.
+    sessions = [each for each in of_phones if waiting > MAX_DAYS * pace_of(settings, each, now_ms).per_day]
     backlogs = await queue_forecast.waiting_for_each(scripts, settings, sessions, now_ms)
     found = {}
     for session, backlog in zip(sessions, backlogs, strict=True):
