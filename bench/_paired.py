@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,16 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def served(tree: Path, kind: str) -> AsyncIterator[Server]:
-    """Serve a part of the product from a checkout."""
+async def served(
+    tree: Path, kind: str, fill: Callable[[Redis], Awaitable[None]] | None = None
+) -> AsyncIterator[Server]:
+    """Serve a part of the product from a checkout; `fill` writes to its Redis before it starts."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         async with EmbeddedRedis(home) as embedded:
             redis = Redis.from_url(embedded.url, decode_responses=True)
+            if fill is not None:
+                await fill(redis)
             paths = os.pathsep.join([str(tree / "src"), str(tree), str(ROOT)])
             environment = os.environ | {"PYTHONPATH": paths, "DATA_DIR": directory, "REDIS_ADDRESS": embedded.url}
             command = [sys.executable, str(ROOT / "bench" / "_served.py"), kind]

@@ -1,12 +1,15 @@
 """A part of the product in a process of its own, for benchmarks that compare two checkouts in one run.
 
-`python -m bench._served workers|main|gateway` serves on a free port and prints it. It uses nothing that is newer than
-the oldest checkout it is compared with, so that both are started by the same file.
+`python -m bench._served workers|main|gateway|whole` serves on a free port and prints it. It uses nothing that is newer
+than the oldest checkout it is compared with, so that both are started by the same file. `whole` runs every loop of the
+product, with workers that are only said to run; the port for them is in the file `WORKERS_PORT`.
 """
 
 import asyncio
 import os
 import sys
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from pydantic import SecretStr
 from tests.orchestrator.fakes import FakeRunner
 
 from wa_orchestrator.context import Context, opened
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.logs import configure
 from wa_orchestrator.orchestrator import service
@@ -25,6 +30,7 @@ from wa_orchestrator.web.connections import Limits
 API_KEY = "wao_bench-Zk3vQ9pLx2Rw8sTn"
 SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtYnV0LWxvbmc="
 PASSWORD = "violet-harbour-91-otters"
+WORKERS_PORT = "workers.port"
 
 
 def settings(home: Path) -> Settings:
@@ -48,17 +54,33 @@ def _parts(context: Context, kind: str) -> tuple[Any, list[Any], dict[str, Any]]
     gateway = Gateway(context)
     if kind == "gateway":
         return gateway.app(), [], {"http": gateway.http}
-    apps = bootstrap.control_apps(service.assemble(context, FakeRunner()), [gateway.router()])
+    apps = bootstrap.control_apps(service.assemble(context, _runner()), [gateway.router()])
     if kind == "workers":
         return apps.workers, [], {}
+    if kind == "whole":
+        return apps, [*apps.loops, Dispatcher(context), *gateway.loops], {"http": gateway.http}
     return apps.main, [loop for loop in apps.loops if type(loop).__name__ == "Dashboard"], {}
+
+
+def _runner() -> FakeRunner:
+    """Return a runner that finds a worker of the first epoch for each session named in `SESSIONS`."""
+    runner, now_ms = FakeRunner(), round(time.time() * 1000)
+    for name in os.environ.get("SESSIONS", "").split():
+        runner.running[f"fake/0/{name}"] = FoundWorker(f"fake/0/{name}", name, 1, now_ms)
+    return runner
 
 
 async def serve(kind: str) -> None:
     """Serve until the process is killed, with the log that the product writes."""
     configure("info", sys.stdout)
-    async with opened(settings(Path(os.environ["DATA_DIR"])), os.environ["REDIS_ADDRESS"]) as context:
+    home = Path(os.environ["DATA_DIR"])
+    async with opened(settings(home), os.environ["REDIS_ADDRESS"]) as context, AsyncExitStack() as stack:
         app, loops, options = _parts(context, kind)
+        if kind == "whole":
+            apps, app = app, app.main
+            workers = listen("127.0.0.1", 0, "WORKER_PORT")
+            await stack.enter_async_context(serving(apps.workers, workers, Limits()))
+            (home / WORKERS_PORT).write_text(str(workers.getsockname()[1]), encoding="ascii")
         running = [asyncio.ensure_future(loop.run()) for loop in loops]
         bound = listen("127.0.0.1", 0, "ORCH_PORT")
         async with serving(app, bound, Limits(), **options):
