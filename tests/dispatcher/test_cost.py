@@ -116,6 +116,26 @@ async def test_a_phone_that_is_woken_while_it_is_served_is_due_at_once(
     assert served.next_ms <= served.now_ms
 
 
+@pytest.mark.parametrize("pause_ms", [5_000, 60_000], ids=["within", "beyond what a dispatcher takes it for"])
+async def test_a_phone_whose_ack_comes_while_it_is_looked_at_does_not_fall_asleep(
+    scenario: Scenario, pause_ms: int
+) -> None:
+    await scenario.connect("w1", A, limits=limits(pause_ms))
+    dispatcher = scenario.dispatcher()
+    await scenario.accept("w1", A)
+    await settle(dispatcher)
+    first = await scenario.claim("w1", A)
+    assert first is not None
+    await scenario.accept("w1", A)
+    await dispatcher.router.step()
+    taken = await due_items.take(scenario.scripts, Due.PHONES, most=BATCH, away_ms=10_000)
+    assert taken.items == (A,)
+    await scenario.ack(first)
+    # The dispatcher saw a message in flight: its ack was to wake the phone.
+    await due_items.settle(scenario.scripts, Due.PHONES, A, taken.mark, next_ms=None)
+    assert await _due_ms(scenario, A) is not None
+
+
 async def _calls(scenario: Scenario, command: str) -> int:
     stats: Any = await scenario.scripts.redis.info("commandstats")
     return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])

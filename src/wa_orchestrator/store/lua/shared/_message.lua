@@ -110,11 +110,14 @@ local function silence_end(now)
   return ends
 end
 
--- wake_after_pause: make the phone due when its pause ends, unless it is due earlier. A dispatcher looks every two seconds by itself,
--- so only a shorter pause is announced.
+-- wake_after_pause: make the phone due when its pause ends. A dispatcher looks every two seconds by itself, so only a shorter pause
+-- is announced. One that is due earlier may have been taken by a dispatcher that still saw the message in flight: that one is to see
+-- that the phone was woken, or it would put it to sleep.
 local function wake_after_pause(now)
   local ends = silence_end(now)
-  redis.call('ZADD', DUE, 'LT', ends, PHONE)
+  local due = redis.call('ZSCORE', DUE, PHONE)
+  if due and tonumber(due) < ends then return wake_phone(now) end
+  redis.call('ZADD', DUE, ends, PHONE)
   if ends < now + 2000 then redis.call('PUBLISH', 'dispatch:wake', PHONE) end
 end
 
