@@ -158,6 +158,12 @@ async def test_every_metric_of_the_dashboard_and_the_rules_exists(
     } == set()
 
 
+def test_backups_that_failed_or_were_not_made_have_rules_and_every_rule_names_events_that_exist() -> None:
+    types = set(re.findall(r'type="([^"]+)"', RULES.read_text()))
+    assert types >= {EventType.BACKUP_FAILED, EventType.BACKUP_DONE}
+    assert types <= set(EventType)
+
+
 async def test_every_metric_of_the_page_exists(control: Orchestrator, api: httpx.AsyncClient) -> None:
     page = (MONITORING.parents[1] / "docs/monitoring.md").read_text()
     declared = named((await api.get("/metrics")).text)
