@@ -75,6 +75,17 @@ async def test_the_reach_out_lock_stops_new_contacts_only(world: World) -> None:
     assert (await client.until("ack", id="3EB003")).attr("error") == "463"
 
 
+async def test_new_chats_are_refused_once_their_allowance_is_used_up(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("newchat_cap", phone=DANA, total=3, used=2)
+    await client.say(NOA, "the last one", "3EB001")
+    assert "error" not in (await client.until("ack", id="3EB001")).attrs
+    await client.say(UNKNOWN, "one too many", "3EB002")
+    assert (await client.until("ack", id="3EB002")).attr("error") == "475"
+    await client.say(NOA, "a known one", "3EB003")
+    assert "error" not in (await client.until("ack", id="3EB003")).attrs
+
+
 async def test_no_receipts_means_an_ack_and_nothing_more(world: World) -> None:
     client = await world.online(DANA)
     await world.whatsapp.fault("no_receipts", phone=DANA)

@@ -38,7 +38,8 @@ KINDS = {
     "reachout_lock": "messages to new contacts are refused (463)",
     "needs_token": "messages without a token of acquaintance are refused (463); with to, those to one person; "
     "with firstContact=false the token for a first contact is not enough",
-    "newchat_cap": "the allowance of new chats is used up",
+    "newchat_cap": "the allowance of new chats is used up: messages to new contacts are refused (475); with used and "
+    "total, after so many more",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "client_expiration": "devices are told from when (at, in seconds) their version is refused; without it: no longer",
     "status": "somebody posts a status, which comes as a stanza of its own",

@@ -62,9 +62,29 @@ def _timelock(fault: Fault | None) -> dict[str, Any]:
     return {"is_active": True, "time_enforcement_ends": ends, "enforcement_type": kind}
 
 
-def _capping(state: ServerState, fault: Fault | None) -> dict[str, Any]:
+def is_capped(fault: Fault | None) -> bool:
+    """Whether the allowance of new chats is used up."""
+    used, total = _quota(fault)
+    return fault is not None and used >= total
+
+
+def count_new_chat(state: ServerState, phone: str) -> None:
+    """Count a new chat of a phone whose allowance is limited; its devices are notified of the last one."""
+    fault = state.faults.active("newchat_cap", phone)
+    if fault is not None:
+        fault.extra["used"] = _quota(fault)[0] + 1
+        if is_capped(fault):
+            push_capping(state, fault.phone)
+
+
+def _quota(fault: Fault | None) -> tuple[int, int]:
+    """Return how many new chats were begun, of how many."""
     total = int(fault.extra.get("total", 100)) if fault else 100
-    used = int(fault.extra.get("used", total)) if fault else 0
+    return (int(fault.extra.get("used", total)) if fault else 0), total
+
+
+def _capping(state: ServerState, fault: Fault | None) -> dict[str, Any]:
+    used, total = _quota(fault)
     ends = int(fault.until) if fault and fault.until else state.now + 86_400
     return {
         "total_quota": total,
@@ -74,5 +94,5 @@ def _capping(state: ServerState, fault: Fault | None) -> dict[str, Any]:
         "server_sent_timestamp": str(state.now),
         "ote_status": "NOT_ELIGIBLE",
         "mv_status": "NOT_ELIGIBLE",
-        "capping_status": "CAPPED" if fault and used >= total else "NONE",
+        "capping_status": "CAPPED" if is_capped(fault) else "NONE",
     }

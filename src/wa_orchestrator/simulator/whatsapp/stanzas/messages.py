@@ -14,11 +14,11 @@ from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists, trust_tokens
+from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists, graphql, trust_tokens
 from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
-_REACHOUT_LOCKED, _NOT_FOUND, _INVALID_STANZA = 463, 404, 479
+_REACHOUT_LOCKED, _NEW_CHATS_CAPPED, _NOT_FOUND, _INVALID_STANZA = 463, 475, 404, 479
 _MAX_RETRIES = 3
 
 
@@ -108,14 +108,21 @@ def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
         return wrong
     if state.faults.active("strict_peer_pn", number) and _lacks_number(sent):
         return _REACHOUT_LOCKED
-    is_new = not sent.to.is_group and sent.chat not in sent.sender.contacts and sent.chat != number
+    is_new = _is_new_chat(sent)
     if is_new and state.faults.active("reachout_lock", number):
         return _REACHOUT_LOCKED
+    if is_new and graphql.is_capped(state.faults.active("newchat_cap", number)):
+        return _NEW_CHATS_CAPPED
     wary = None if sent.group or sent.chat == number else state.faults.active("needs_token", number)
     if wary and wary.extra.get("to") in (None, sent.chat):
         is_enough = trust_tokens.are_valid if wary.extra.get("first_contact", True) else trust_tokens.is_given
         return None if is_enough(state, sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
     return None
+
+
+def _is_new_chat(sent: OutgoingMessage) -> bool:
+    own = sent.sender
+    return not sent.to.is_group and sent.chat not in own.contacts and sent.chat != own.number
 
 
 def _wrong_names(sent: OutgoingMessage) -> int | None:
@@ -146,6 +153,8 @@ def _accept(state: ServerState, sent: OutgoingMessage) -> None:
             device=sent.device.number,
             lacksNumber=_lacks_number(sent),
         )
+    if _is_new_chat(sent):
+        graphql.count_new_chat(state, sent.sender.number)
     for other in sent.others:
         sent.sender.contacts.add(other.number)
         other.contacts.add(sent.sender.number)
