@@ -312,6 +312,17 @@ async def test_unproven_opt_outs_are_told_on_the_page_of_their_session_as_in_the
     assert item.do in await page_of(redis, session, {"id": "w1"})  # a pause does not hide it
 
 
+async def test_a_used_up_allowance_of_new_chats_is_shown_where_its_line_leads(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.pace("972500000001"), "cap_until", await scripts.now_ms() + 3_600_000)
+    (item,) = attention.items(await look(redis), ENGLISH)
+    assert "Clinic" in item.what
+    assert "allowance of new chats" in item.what
+    for page, query in ((anti_ban, {}), (session, {"id": "w1"}), (fleet, {})):
+        assert "The allowance of new chats is used up until" in await page_of(redis, page, query), page.__name__
+
+
 async def test_only_a_pause_without_an_end_is_said_to_need_an_administrator(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])

@@ -102,7 +102,7 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
         assert found is not None
         facts = await facts_of(held, session)
         forecast = forecast_of(scenario.settings, session, facts)
-        eta = await message_eta(held, forecast, found, lock_until_ms=facts.phone.lock_until, now_ms=facts.now_ms)
+        eta = await message_eta(held, forecast, found, new_contacts=facts.phone.new_contacts, now_ms=facts.now_ms)
         assert eta is not None
         return eta.because, eta.at_ms
 

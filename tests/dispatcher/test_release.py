@@ -5,12 +5,15 @@ import json
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
 from wa_orchestrator.dispatcher import due_phones
 from wa_orchestrator.domain.messages import retry
 from wa_orchestrator.store import keys, sessions
-from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.store.messages import contacts, outbox
+from wa_orchestrator.store.messages.message_keys import Place
 
 A, B = "972500000001", "972500000002"
 
@@ -261,9 +264,12 @@ async def test_fifteen_messages_in_a_minute_are_no_burst(scenario: Scenario) -> 
     assert await scenario.events("session.burst") == []
 
 
-async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(scenario: Scenario, clock: Clock) -> None:
+@pytest.mark.parametrize("limit", ["lock", "cap"])
+async def test_during_a_limit_on_new_contacts_those_wait_and_known_ones_do_not(
+    scenario: Scenario, clock: Clock, limit: contacts.NewContactLimit
+) -> None:
     await scenario.connect("w1", A)
-    await contacts.lock(scenario.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="reported")
+    await contacts.limit(scenario.scripts, A, limit, session="w1", until_ms=NOON + 3_600_000, source="reported")
     await scenario.scripts.redis.sadd(keys.contacts(A), "97251000009")
     stranger = await scenario.accept("w1", A, to="97251000001")
     friend = await scenario.accept("w1", A, to="97251000009")
@@ -280,12 +286,48 @@ async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(sc
 
 async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(scenario: Scenario) -> None:
     await scenario.connect("w1", A)
-    await contacts.lock(scenario.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="reported")
+    await contacts.limit(scenario.scripts, A, "lock", session="w1", until_ms=9_000_000_000_000_000, source="reported")
     message = await scenario.accept("w1", A)
     dispatcher = scenario.dispatcher()
     await settle(dispatcher)
     assert await scenario.claim("w1", A) is None
-    await contacts.lock(scenario.scripts, A, session="w1", until_ms=0, source="reported")
+    await contacts.limit(scenario.scripts, A, "lock", session="w1", until_ms=0, source="reported")
+    await settle(dispatcher)
+    assert await scenario.claim("w1", A) == message
+
+
+@pytest.mark.parametrize(("first", "last"), [("lock", "cap"), ("cap", "lock")])
+async def test_new_contacts_wait_for_the_limit_that_ends_last(
+    scenario: Scenario, clock: Clock, first: contacts.NewContactLimit, last: contacts.NewContactLimit
+) -> None:
+    await scenario.connect("w1", A)
+    for limit, minutes in ((first, 10), (last, 30)):
+        until_ms = NOON + minutes * 60_000
+        await contacts.limit(scenario.scripts, A, limit, session="w1", until_ms=until_ms, source="reported")
+    stranger, dispatcher = await scenario.accept("w1", A), scenario.dispatcher()
+    for minutes, leaves in ((0, None), (10, None), (20, stranger)):
+        await clock.pass_ms(minutes * 60_000)
+        await settle(dispatcher)
+        assert await scenario.claim("w1", A) == leaves
+
+
+async def test_a_message_that_met_the_cap_waits_aside_even_where_its_recipient_counts_as_known(
+    scenario: Scenario, clock: Clock
+) -> None:
+    await scenario.connect("w1", A)
+    message, behind = await scenario.accept("w1", A, to="97251000001"), await scenario.accept("w1", A, to="97251000001")
+    await scenario.scripts.redis.sadd(keys.contacts(A), "97251000001")
+    dispatcher = scenario.dispatcher()
+    await settle(dispatcher)
+    assert await scenario.claim("w1", A) == message
+    await contacts.limit(scenario.scripts, A, "cap", session="w1", until_ms=NOON + 3_600_000, source="guessed")
+    verdict = outbox.FailureVerdict(1, "NEW_CHAT_CAP", 0, place="aside")
+    waits = await outbox.nack(scenario.scripts, Place(message, A, "w1"), epoch=1, verdict=verdict, day="20250615")
+    assert waits == outbox.Became("queued")
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await scenario.send("w1", A) == behind
+    await clock.pass_ms(3_600_000)
     await settle(dispatcher)
     assert await scenario.claim("w1", A) == message
 

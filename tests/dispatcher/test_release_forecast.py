@@ -42,6 +42,7 @@ class Case:
     hold_ms: int
     hold_on: str
     lock_ms: int
+    cap_ms: int
     is_known: bool
     is_connected: bool
 
@@ -61,6 +62,7 @@ cases = st.builds(
     hold_ms=ends,
     hold_on=st.sampled_from(["all", "session:w1", f"phone:{PHONE}", "group:elsewhere"]),
     lock_ms=ends,
+    cap_ms=ends,
     is_known=st.booleans(),
     is_connected=st.sampled_from([True, True, True, False]),
 )  # fmt: skip
@@ -74,7 +76,7 @@ async def set_up(scenario: Scenario, clock: Clock, case: Case) -> str:
     await scenario.connect("w1", PHONE, timezone=ZONE, limits=encode_override(case.limits))
     message = await scenario.accept("w1", PHONE, to=TO)
     await queues.route(scenario.scripts, Place(message, PHONE, "w1"), to=TO)
-    instants = {"silent_until": case.silent_ms, "lock_until": case.lock_ms}
+    instants = {"silent_until": case.silent_ms, "lock_until": case.lock_ms, "cap_until": case.cap_ms}
     pace: dict[Any, Any] = {name: min(case.now_ms + ms, FOREVER_MS) for name, ms in instants.items()}
     await redis.hset(keys.pace(PHONE), mapping=pace | {"silence_ms": case.silent_ms})
     if case.sent_ago_ms:
@@ -95,8 +97,8 @@ async def forecast_eta(scenario: Scenario, message: str) -> Eta:
     assert found is not None
     facts = await facts_of(scenario.scripts, session)
     forecast = forecast_of(scenario.settings, session, facts)
-    lock_until_ms = facts.phone.lock_until
-    eta = await message_eta(scenario.scripts, forecast, found, lock_until_ms=lock_until_ms, now_ms=facts.now_ms)
+    limit = facts.phone.new_contacts
+    eta = await message_eta(scenario.scripts, forecast, found, new_contacts=limit, now_ms=facts.now_ms)
     assert eta is not None
     return eta
 
@@ -116,7 +118,7 @@ async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | N
             case queues.Held(by):
                 again_ms = (await records.holds(scenario.scripts))[by].until_ms
             case queues.SetAside():
-                again_ms = (await records.phone_pace(scenario.scripts, PHONE, since_ms=0)).lock_until
+                again_ms = (await records.phone_pace(scenario.scripts, PHONE, since_ms=0)).new_contacts.at_ms
             case queues.Offline():
                 return None
             case other:
@@ -161,7 +163,7 @@ def test_a_message_leaves_exactly_at_its_eta(redis_url: str) -> None:
     hold_together(redis_url, read_sources(), TRIES)
 
 
-@pytest.mark.parametrize("guard", ["hours", "pause", "minute", "day", "hold", "connected", "reachout_lock"])
+@pytest.mark.parametrize("guard", ["hours", "pause", "minute", "day", "hold", "connected", "reachout_lock", "cap"])
 def test_the_forecast_disagrees_with_a_script_that_lacks_a_guard(guard: str, redis_url: str) -> None:
     maimed = next(mutant for mutant in mutants() if mutant.guard == guard).sources()
     with pytest.raises((AssertionError, ExceptionGroup)):

@@ -11,7 +11,7 @@ from wa_orchestrator.domain.messages.failures import Failure, Remedy, failure_of
         ("463", Failure.REACHOUT_LOCKED, Remedy.NEVER),
         (463, Failure.REACHOUT_LOCKED, Remedy.NEVER),
         ("400", Failure.ADDRESSING, Remedy.NEVER),
-        ("475", Failure.NEW_CHAT_CAP, Remedy.NEVER),
+        ("475", Failure.NEW_CHAT_CAP, Remedy.SET_ASIDE),
         ("NO_TRUST_TOKEN", Failure.NO_TRUST_TOKEN, Remedy.NEVER),
         ("not_on_whatsapp", Failure.NOT_ON_WHATSAPP, Remedy.NEVER),
         (479, Failure.STALE_DEVICES, Remedy.REFRESH_THEN_RETRY),

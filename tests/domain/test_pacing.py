@@ -79,6 +79,7 @@ FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in ran
         (replace(FREE, waits=(OFFLINE, HELD)), NOON, WaitFor(WaitReason.HELD)),
         (replace(FREE, waits=(OFFLINE, WaitUntil(TOMORROW, WaitReason.HELD))), NOON, OFFLINE),
         (replace(FREE, waits=(WaitFor(WaitReason.REACHOUT_LOCKED),)), NOON, WaitFor(WaitReason.REACHOUT_LOCKED)),
+        (replace(FREE, waits=(WaitFor(WaitReason.NEW_CHAT_CAP),)), NOON, WaitFor(WaitReason.NEW_CHAT_CAP)),
     ],
 )
 def test_the_limit_that_ends_last_is_the_answer(

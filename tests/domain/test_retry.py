@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from wa_orchestrator.domain.messages.failures import Failure, Remedy
-from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SlowDown, StopSession, after_failure, backoff_ms
+from wa_orchestrator.domain.messages.retry import (
+    GiveUp,
+    Retry,
+    SetAside,
+    SlowDown,
+    StopSession,
+    after_failure,
+    backoff_ms,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +26,7 @@ from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SlowDown, StopS
         (1, Failure.STALE_DEVICES, Retry(5_000)),
         (1, Failure.NOT_ON_WHATSAPP, GiveUp()),
         (1, Failure.REACHOUT_LOCKED, GiveUp()),
+        (9, Failure.NEW_CHAT_CAP, SetAside()),
         (1, Failure.BANNED, StopSession()),
         (7, Failure.LEASE_EXPIRED, Retry(0)),
         (7, Failure.RATE_LIMITED, SlowDown(30_000)),

@@ -33,6 +33,11 @@ def test_the_reachout_lock_is_a_warning_and_an_alert() -> None:
     assert EventType.SESSION_REACHOUT_LOCKED in ALERTS
 
 
+def test_a_used_up_allowance_of_new_chats_is_a_warning_and_an_alert() -> None:
+    assert level_of("session.new_chats_capped") is Level.WARNING
+    assert EventType.SESSION_NEW_CHATS_CAPPED in ALERTS
+
+
 def test_every_error_is_an_alert() -> None:
     assert {each for each in EventType if each.level is Level.ERROR} <= ALERTS
 

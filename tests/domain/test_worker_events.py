@@ -158,7 +158,9 @@ EVERY = [
     (
         "ACCOUNT_LIMITS",
         {"reachoutLock": {"active": True, "endsAt": AT, "type": "BIZ"}, "newChatCap": {"status": "CAPPED", "used": 3}},
-        worker_events.AccountLimits(worker_events.ReachoutLockReport(True, AT, "BIZ")),
+        worker_events.AccountLimits(
+            worker_events.ReachoutLockReport(True, AT, "BIZ"), worker_events.NewChatCapReport("CAPPED", 3)
+        ),
         None,
     ),
     (

@@ -248,6 +248,39 @@ async def test_a_reach_out_lock_holds_back_new_contacts_and_lets_answers_go(runn
     assert [each for each in refused if each["to"] == stranger] == []
 
 
+async def test_a_used_up_allowance_of_new_chats_holds_back_new_contacts_and_lets_answers_go(
+    running: Product, mishap: Any
+) -> None:
+    last, first, second = (str(next(_people)) for _ in range(3))
+    cursor = await last_event(running)
+    await mishap("newchat_cap", "south", seconds=600, total=1, used=0)
+    taken = await send(running, last, "The last new chat.", session="south")
+    await reaches(running, taken, *HAD)
+    await event_after(running, cursor, "session.new_chats_capped")
+    held = [await send(running, person, "We have not met.", session="south") for person in (first, second)]
+    answer = await send(running, last, "Again.", session="south")
+    await reaches(running, answer, *HAD)
+    waits = [await look(running, each) for each in held]
+    assert [(each["status"], each["waiting"]["because"]) for each in waits] == [("queued", "NEW_CHAT_CAP")] * 2
+    await running.control.delete("/faults")
+    for each in held:
+        await reaches(running, each, *HAD)
+
+
+async def test_a_message_that_meets_the_end_of_the_allowance_waits_and_is_sent_when_that_is_renewed(
+    running: Product, person: str, mishap: Any
+) -> None:
+    await mishap("ack_error", "south", code=475, to=person, times=1)
+    cursor = await last_event(running)
+    message = await send(running, person, "One too many.", session="south")
+    await event_after(running, cursor, "session.new_chats_capped")
+    waits = await reaches(running, message, "queued")
+    assert waits["reason"] == "NEW_CHAT_CAP"
+    await mishap("newchat_cap", "south", total=9, used=1)  # WhatsApp reports that new chats may be begun
+    told = await reaches(running, message, *HAD)
+    assert await arrived_ids(running, person) == [told["whatsappId"]]
+
+
 async def test_a_message_that_whatsapp_refuses_as_reaching_out_is_never_tried_again(
     running: Product, person: str, mishap: Any
 ) -> None:

@@ -88,8 +88,8 @@ STEPS: list[Callable[[Scene], Awaitable[object]]] = [
     lambda scene: sessions.change(scene.scripts, "w1", {"timezone": "Asia/Jerusalem"}),
     lambda scene: sessions.update(scene.scripts, "w1", SessionChanges(label="shop")),
     lambda scene: holds.put(scene.scripts, holds.Hold("all", scene.clock.now_ms + HOUR_MS, "x", "y")),
-    lambda scene: contacts.lock(
-        scene.scripts, PHONE, session="w1", until_ms=scene.clock.now_ms + HOUR_MS, source="guessed"
+    lambda scene: contacts.limit(
+        scene.scripts, PHONE, "lock", session="w1", until_ms=scene.clock.now_ms + HOUR_MS, source="guessed"
     ),
     _disconnected,
     lambda scene: scene.connected("w3", "972500000003", "p3"),

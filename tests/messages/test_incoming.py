@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.scenario import settle
+from tests.dispatcher.scenario import NOON, settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator import audit_log
 from wa_orchestrator.domain.access.permissions import Scope, reach_of
@@ -19,6 +19,7 @@ from wa_orchestrator.orchestrator.messages import ban_hold, incoming_messages, l
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.messages import open_messages
+from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import Caller
 
 _numbers = itertools.count(1)
@@ -257,6 +258,76 @@ async def test_a_refusal_locks_unless_whatsapp_reported_no_lock_afterwards(
     await clock.pass_ms(60_000)
     await settle(api.scenario.dispatcher())
     assert (await api.worker().claim() is not None) is stranger_leaves
+
+
+@pytest.mark.parametrize(
+    ("cap", "waits_ms"),
+    [
+        ({"status": "CAPPED", "used": 100, "total": 100, "endsAt": NOON + 7_200_000}, 7_200_000),
+        ({"status": "SECOND_WARNING", "used": 100, "total": 100, "endsAt": NOON + 7_200_000}, 7_200_000),
+        ({"status": "CAPPED"}, 12 * 3_600_000),
+        ({"status": "CAPPED", "endsAt": NOON - 1}, 12 * 3_600_000),
+        ({"status": "FIRST_WARNING", "used": 80, "total": 100, "endsAt": NOON + 7_200_000}, 0),
+        ({"status": "NONE", "used": 0, "total": 0}, 0),
+    ],
+)
+async def test_new_contacts_wait_while_the_allowance_of_new_chats_is_used_up(
+    api: MessageApi, cap: dict[str, Any], waits_ms: int
+) -> None:
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": False, "type": "DEFAULT"}, newChatCap=cap)
+    stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
+    await settle(api.scenario.dispatcher())
+    assert (await api.scenario.status(stranger) == "queued") is bool(waits_ms)
+    events = (await api.client.get("/api/v1/events")).json()["events"]
+    told = [each["data"]["until"] for each in events if each["type"] == "session.new_chats_capped"]
+    assert told == ([iso(NOON + waits_ms)] if waits_ms else [])
+
+
+async def test_new_contacts_are_written_to_again_once_whatsapp_reports_new_chats(api: MessageApi) -> None:
+    lock = {"active": False, "type": "DEFAULT"}
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock=lock, newChatCap={"status": "CAPPED"})
+    stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
+    await settle(api.scenario.dispatcher())
+    assert await api.worker().claim() is None
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock=lock)  # a worker that could not ask says nothing of it
+    await settle(api.scenario.dispatcher())
+    assert await api.worker().claim() is None
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock=lock, newChatCap={"status": "NONE", "used": 0, "total": 100})
+    await settle(api.scenario.dispatcher())
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    assert claimed["messageId"] == stranger
+    types = [each["type"] for each in (await api.client.get("/api/v1/events")).json()["events"]]
+    assert types.count("session.new_chats_capped") == types.count("session.new_chats_renewed") == 1
+
+
+@pytest.mark.parametrize(
+    "order", [("report", "refusal", "nack"), ("refusal", "report", "nack"), ("nack", "refusal", "report")]
+)
+async def test_a_refusal_does_not_change_the_end_that_whatsapp_reports(api: MessageApi, order: tuple[str, ...]) -> None:
+    message = await api.released()
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    cap = {"status": "CAPPED", "used": 9, "total": 9, "endsAt": NOON + 60_000}
+    refusal = {"messageId": message, "whatsappId": claimed["whatsappId"], "code": "NEW_CHAT_CAP", "error": "475"}
+    for sequence, what in enumerate(order, start=5):
+        if what == "nack":
+            await api.worker().nack(claimed, "NEW_CHAT_CAP", retryable=False)
+        elif what == "refusal":
+            await tell(api, "MESSAGE_FAILED", sequence=sequence, **refusal)
+        else:
+            lock = {"active": False, "type": "DEFAULT"}
+            await tell(api, "ACCOUNT_LIMITS", sequence=sequence, reachoutLock=lock, newChatCap=cap)
+    assert await api.context.redis.hget(keys.pace(PHONE), "cap_until") == str(NOON + 60_000)
+
+
+async def test_during_a_lock_groups_are_written_to(api: MessageApi, clock: Clock) -> None:
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
+    message = await api.released(to="120363000000000001@g.us")
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    answer = await api.worker().call(f"{message}/renew", {"beforeWrite": True})
+    assert answer.status_code == 200, answer.text
 
 
 async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(api: MessageApi) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.scenario import settle
+from tests.dispatcher.scenario import DAY_MS, NOON, settle
 from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import PATIENCE_S, promised, until
 from wa_orchestrator.errors import Refused, Unavailable
@@ -335,6 +335,8 @@ async def test_attempts_that_were_handed_back_do_not_count(api: MessageApi, cloc
     [
         ("NOT_ON_WHATSAPP", "failed", "NOT_ON_WHATSAPP"),
         ("REACHOUT_LOCKED", "failed", "REACHOUT_LOCKED"),
+        ("NEW_CHAT_CAP", "queued", "NEW_CHAT_CAP"),
+        ("WA_475", "queued", "NEW_CHAT_CAP"),
         ("WA_401", "queued", "LOGGED_OUT"),
         ("WA_403", "queued", "BANNED"),
         ("440", "queued", "REPLACED_ELSEWHERE"),
@@ -398,6 +400,68 @@ async def test_after_a_463_new_contacts_wait(api: MessageApi, clock: Clock) -> N
     found = await worker.claim()
     assert found is not None
     assert found["messageId"] == stranger
+
+
+async def test_after_a_475_new_contacts_wait_for_the_sessions_next_day_and_known_ones_do_not(
+    api: MessageApi, clock: Clock
+) -> None:
+    await api.context.redis.hset(keys.session("w1"), "timezone", "Asia/Dubai")  # four hours ahead
+    refused, worker = await api.released(), api.worker()
+    stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
+    friend = await api.scenario.accept("w1", PHONE, to="97251000009")
+    await api.context.redis.sadd(keys.contacts(PHONE), "97251000009")
+    claimed = await worker.claim()
+    assert claimed is not None
+    answer = (await worker.nack(claimed, "NEW_CHAT_CAP", retryable=False)).json()
+    assert answer == {"status": "queued", "reason": "NEW_CHAT_CAP"}
+    assert await api.context.redis.hget(keys.pace(PHONE), "cap_until") == str(NOON + 8 * 3_600_000)
+    await clock.pass_ms(60_000)
+    await settle(api.scenario.dispatcher())
+    known = await worker.claim()
+    assert known is not None
+    assert known["messageId"] == friend
+    await worker.ack(known)
+    await clock.pass_ms(60_000)
+    await settle(api.scenario.dispatcher())
+    assert await worker.claim() is None
+    assert await api.context.redis.zrange(keys.set_aside(PHONE), 0, -1) == [refused, stranger]
+    await clock.set(NOON + DAY_MS)
+    await settle(api.scenario.dispatcher())
+    found = await worker.claim()
+    assert found is not None
+    assert (found["messageId"], found["attempt"]) == (refused, 2)
+
+
+async def test_messages_that_meet_the_cap_day_after_day_use_up_no_attempt(api: MessageApi, clock: Clock) -> None:
+    message, worker = await api.released(), api.worker()
+    for day in range(1, 6):
+        claimed = await worker.claim()
+        assert claimed is not None
+        assert (await worker.nack(claimed, "WA_475", retryable=False)).json()["status"] == "queued"
+        await settle(api.scenario.dispatcher())
+        assert await worker.claim() is None
+        await clock.set(NOON + day * DAY_MS)
+        await settle(api.scenario.dispatcher())
+    claimed = await worker.claim()
+    assert claimed is not None
+    assert claimed["messageId"] == message
+    assert (await worker.nack(claimed, "ACK_TIMEOUT")).json()["status"] == "queued"
+
+
+async def test_new_contacts_wait_before_the_message_that_met_the_cap_does(
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.released()
+    claimed = await api.worker().claim()
+    assert claimed is not None
+
+    async def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("dies")
+
+    monkeypatch.setattr(outbox, "nack", dies)
+    with pytest.raises(RuntimeError, match="dies"):
+        await api.worker().nack(claimed, "NEW_CHAT_CAP")
+    assert await api.context.redis.hget(keys.pace(PHONE), "cap_until")
 
 
 async def test_only_the_holder_may_nack(api: MessageApi) -> None:

@@ -284,7 +284,7 @@ async def test_a_reachout_lock_is_delivered_and_a_test_alert_is_not(api: Message
     scripts = api.context.scripts
     await event_stream.emit(scripts, EventType.ALERT_TEST, AlertTest("admin"))
     until_ms = await scripts.now_ms() + 60_000
-    await contacts.lock(scripts, PHONE, session="w1", until_ms=until_ms, source="reported")
+    await contacts.limit(scripts, PHONE, "lock", session="w1", until_ms=until_ms, source="reported")
     await deliver(WebhookDeliverer(api.context))
     events = [json.loads(body) for _, body in receiver.got]
     assert [event["type"] for event in events] == ["session.reachout_locked"]

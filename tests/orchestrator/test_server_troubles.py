@@ -296,6 +296,7 @@ SHOWN: dict[EventType, Callable[..., object]] = {
     EventType.SESSION_BURST: attention._bursts,
     EventType.SESSION_SLOWED_DOWN: attention._slowed_down,
     EventType.SESSION_REACHOUT_LOCKED: attention._reachout_locks,
+    EventType.SESSION_NEW_CHATS_CAPPED: attention._new_chat_caps,
     EventType.LONG_QUEUE: attention._long_queues,
     EventType.SESSION_HEALTH_POOR: attention._poor_numbers,
     EventType.MESSAGE_FAILED: attention._failed_messages,

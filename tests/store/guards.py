@@ -224,6 +224,21 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(friend), queues.Released)
 
 
+@case("cap")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    stranger = await scene.queued("97251")
+    assert await scene.release(stranger) == queues.SetAside()
+    assert await queues.restore_set_aside(scene.scripts, PHONE) is None
+    await scene.clock.pass_ms(1000)
+    assert await queues.restore_set_aside(scene.scripts, PHONE) == 1
+    assert isinstance(await scene.release(stranger), queues.Released)
+    assert isinstance(await scene.claim(), tuple)
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    assert await scene.confirm_write(stranger) == outbox.WriteRefused("queued", "NEW_CHAT_CAP")
+
+
 @case("lock_over")
 async def _(scene: Scene) -> None:
     await scene.connected()

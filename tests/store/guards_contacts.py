@@ -144,16 +144,26 @@ async def _(scene: Scene) -> None:
 @case("lock_guess")
 async def _(scene: Scene) -> None:
     told = scene.clock.now_ms + 90_000
-    await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told, source="reported")
-    await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told - 1000, source="guessed")
+    await contacts.limit(scene.scripts, PHONE, "lock", session="w1", until_ms=told, source="reported")
+    await contacts.limit(scene.scripts, PHONE, "lock", session="w1", until_ms=told - 1000, source="guessed")
     assert await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") == str(told)
+
+
+@case("cap_guess")
+async def _(scene: Scene) -> None:
+    told = scene.clock.now_ms + 90_000
+    await contacts.limit(scene.scripts, PHONE, "cap", session="w1", until_ms=told, source="reported")
+    await contacts.limit(scene.scripts, PHONE, "cap", session="w1", until_ms=told + 1000, source="guessed")
+    assert await scene.scripts.redis.hget(keys.pace(PHONE), "cap_until") == str(told)
 
 
 @case("lock_order")
 async def _(scene: Scene) -> None:
     async def says(number: int, until_ms: int, source: str, epoch: int = 1) -> None:
         report = contacts.ReportNumber(epoch, number)
-        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=until_ms, source=source, report=report)
+        await contacts.limit(
+            scene.scripts, PHONE, "lock", session="w1", until_ms=until_ms, source=source, report=report
+        )
 
     async def is_locked() -> bool:
         return int(await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") or 0) > scene.clock.now_ms
@@ -173,7 +183,9 @@ async def _(scene: Scene) -> None:
 @case("lock_news")
 async def _(scene: Scene) -> None:
     for _ in range(2):
-        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=scene.clock.now_ms + 90_000, source="reported")
+        await contacts.limit(
+            scene.scripts, PHONE, "lock", session="w1", until_ms=scene.clock.now_ms + 90_000, source="reported"
+        )
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 

@@ -45,6 +45,27 @@ async def test_a_reachout_lock_is_reported_when_it_begins_and_when_it_ends(rig: 
     await _limits(linked, seen, active=False)
 
 
+async def test_a_used_up_allowance_of_new_chats_is_reported_before_the_message_that_met_it(
+    rig: Rig, linked: Session
+) -> None:
+    friend, stranger = new_phone(), new_phone()
+    seen = len(linked.station.events)
+    await rig.world.whatsapp.fault("newchat_cap", phone=linked.phone, seconds=3600, total=5, used=4)
+    await rig.server.acked(await linked.say(friend, "the last new chat"))
+    refused = await linked.say(stranger, "one too many")
+    nack = await rig.server.nacked(refused)
+    assert (nack["code"], nack["retryable"]) == ("NEW_CHAT_CAP", False)
+    await linked.event("MESSAGE_FAILED", messageId=refused["messageId"], code="NEW_CHAT_CAP")
+    told = [event for event in linked.station.events[seen:] if event["type"] in ("ACCOUNT_LIMITS", "MESSAGE_FAILED")]
+    assert told[-1]["type"] == "MESSAGE_FAILED"
+    cap = told[-2]["data"]["newChatCap"]
+    assert (cap["status"], cap["used"], cap["total"]) == ("CAPPED", 5, 5)
+    assert cap["endsAt"] > 0
+    await rig.server.acked(await linked.say(friend, "we know each other"))
+    assert linked.arrivals(to=stranger) == []
+    await rig.world.whatsapp.clear_faults()
+
+
 async def _limits(session: Session, seen: int, *, active: bool) -> Json:
     def find() -> Json | None:
         for event in session.station.events[seen:]:

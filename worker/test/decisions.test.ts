@@ -137,6 +137,10 @@ test('a lock is judged by isActive alone, and its end is told only while it hold
     endsAt: 7_000,
   })
   assert.equal(readCap(null), undefined)
+  assert.deepEqual(readCap({ capping_status: 'NONE', used_quota: '5', total_quota: 'many' }), {
+    status: 'NONE',
+    used: 5,
+  })
 })
 
 test('messages are read by kind, and housekeeping is not a message', () => {

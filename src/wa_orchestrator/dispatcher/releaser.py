@@ -95,13 +95,14 @@ class Releaser:
     async def _serve(self, due: DuePhone, holds: Holds, now_ms: int) -> int | None:
         """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""
         queue, pace = due.queue, due.queue.pace
-        if queue.set_aside and pace.lock_until <= now_ms:
+        aside_until = pace.new_contacts.at_ms
+        if queue.set_aside and aside_until <= now_ms:
             await queues.restore_set_aside(self._scripts, queue.phone)
             return now_ms
         if pace.in_flight:
             return None
         if not queue.first:
-            return pace.lock_until if queue.set_aside and pace.lock_until < FOREVER_MS else None
+            return aside_until if queue.set_aside and aside_until < FOREVER_MS else None
         silent_until = pace.silence_end(now_ms)
         silent_until = self._clock_steps.true_end(silent_until - pace.silence_ms, silent_until)
         if silent_until > now_ms:

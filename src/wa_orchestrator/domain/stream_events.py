@@ -164,6 +164,15 @@ class ReachoutLock(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class NewChatCap(Payload):
+    """Whether a phone may begin new chats; while it may not, until when messages to new contacts wait."""
+
+    session: SessionId
+    phone: Phone
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class LongQueue(Payload):
     """`details` is a JSON object of counts: queued messages, and the days after today that they take."""
 
@@ -500,6 +509,14 @@ class EventType(StrEnum):
     )  # fmt: skip
     SESSION_REACHOUT_UNLOCKED = (
         "session.reachout_unlocked", ReachoutLock, _INFO, "The phone may write to new contacts again.",
+    )  # fmt: skip
+    SESSION_NEW_CHATS_CAPPED = (
+        "session.new_chats_capped", NewChatCap, _WARNING,
+        "The phone has used up WhatsApp's allowance of new chats. Messages to new contacts wait until the given time.",
+        "🚧",
+    )  # fmt: skip
+    SESSION_NEW_CHATS_RENEWED = (
+        "session.new_chats_renewed", NewChatCap, _INFO, "The phone may begin new chats again.",
     )  # fmt: skip
     LONG_QUEUE = (
         "session.long_queue", LongQueue, _WARNING, "At the daily limit the phone's queue takes days.", "🗓️",

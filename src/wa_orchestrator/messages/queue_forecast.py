@@ -3,10 +3,11 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from wa_orchestrator.domain.messages.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.backlog import Backlog, split_backlog
-from wa_orchestrator.domain.pacing.decision import Situation, WaitFor
+from wa_orchestrator.domain.pacing.decision import Situation, WaitFor, WaitUntil
 from wa_orchestrator.domain.pacing.forecast import Eta, Forecast, Turn
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.domain.pacing.limits import DAY_MS, Pace
@@ -22,6 +23,8 @@ from wa_orchestrator.store.records import Message, PhonePace, Session
 
 #: How long sending takes as long as it was not measured for a phone: a short text is typed, and WhatsApp answers.
 FIRST_SERVICE_MS = 1_500
+#: WhatsApp lets a phone write to new contacts.
+NO_LIMIT: Final = WaitUntil(0, WaitReason.NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,12 @@ def _silent_until(pace: Pace, facts: Facts) -> int:
 
 
 async def message_eta(
-    scripts: Scripts, forecast: Forecast | None, message: Message, *, lock_until_ms: int, now_ms: int
+    scripts: Scripts, forecast: Forecast | None, message: Message, *, new_contacts: WaitUntil, now_ms: int
 ) -> Eta | None:
     """Return when a message leaves and what it waits for; None if it has left, is being sent, or has ended.
 
-    `forecast` is None where the message's session is gone; `lock_until_ms` is the end of its phone's reach-out lock.
+    `forecast` is None where the message's session is gone; `new_contacts` is WhatsApp's limit on new contacts of its
+    phone.
     """
     if message.status not in WAITING:
         return None
@@ -83,8 +87,8 @@ async def message_eta(
     if forecast is None:
         return Eta(None, WaitReason.NO_SENDER)
     position = await phone_queues.position(scripts, message)
-    if position.is_set_aside or (lock_until_ms > now_ms and not position.is_known_contact):
-        return forecast.eta_after(wait_until(lock_until_ms, WaitReason.REACHOUT_LOCKED))
+    if position.is_set_aside or (new_contacts.at_ms > now_ms and not position.is_known_contact):
+        return forecast.eta_after(wait_until(new_contacts.at_ms, new_contacts.because))
     if message.due_at > now_ms and position.turn is not None:
         eta = forecast.eta_of_turn(position.turn, position.length + forecast.in_flight)
         return eta.deferred() if message.deferred else eta
@@ -103,17 +107,17 @@ class QueuedMessage:
 
 
 async def queue(
-    scripts: Scripts, phone: str, forecast: Forecast, *, lock_until_ms: int, most: int
+    scripts: Scripts, phone: str, forecast: Forecast, *, new_contacts: WaitUntil, most: int
 ) -> Sequence[QueuedMessage]:
     """Return the first `most` messages of a phone's queue, of those set aside and of those not due yet, in order."""
     page = await phone_queues.page(scripts, phone, most=most)
-    locked = forecast.eta_after(wait_until(lock_until_ms, WaitReason.REACHOUT_LOCKED))
+    aside = forecast.eta_after(wait_until(new_contacts.at_ms, new_contacts.because))
     found = [
         QueuedMessage(message, at + 1, forecast.eta(at + forecast.in_flight))
         for at, message in enumerate(await records.messages(scripts, page.queued))
     ]
     found += [
-        QueuedMessage(message, page.length + at + 1, locked)
+        QueuedMessage(message, page.length + at + 1, aside)
         for at, message in enumerate(await records.messages(scripts, page.set_aside))
     ]
     found += await _later(scripts, forecast, page)

@@ -5,6 +5,7 @@ from typing import Final
 
 from wa_orchestrator.domain.conversation import ReplyFacts, ReplyObstacle, obstacle
 from wa_orchestrator.domain.messages.message import WAITING
+from wa_orchestrator.domain.pacing.decision import WaitUntil
 from wa_orchestrator.domain.pacing.forecast import Eta, Forecast
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.messages import queue_forecast
@@ -26,7 +27,7 @@ class Outlook:
     session: Session | None
     forecast: Forecast | None
     now_ms: int
-    lock_until_ms: int = 0
+    new_contacts: WaitUntil = queue_forecast.NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ async def outlook(scripts: Scripts, settings: Settings, session_id: str) -> Outl
         return Outlook(session if session and not session.removing else None, None, await scripts.now_ms())
     facts = await queue_forecast.facts_of(scripts, session)
     forecast = queue_forecast.forecast_of(settings, session, facts)
-    return Outlook(session, forecast, facts.now_ms, facts.phone.lock_until)
+    return Outlook(session, forecast, facts.now_ms, facts.phone.new_contacts)
 
 
 async def prospect(scripts: Scripts, known: StoredConversation, seen: Outlook) -> Prospect:
@@ -64,5 +65,5 @@ async def eta_of(scripts: Scripts, message: Message, seen: Outlook) -> Eta | Non
     """Return when a message leaves and what it waits for; None if it does not wait."""
     if message.status not in WAITING:
         return None
-    locked = seen.lock_until_ms
-    return await queue_forecast.message_eta(scripts, seen.forecast, message, lock_until_ms=locked, now_ms=seen.now_ms)
+    limit = seen.new_contacts
+    return await queue_forecast.message_eta(scripts, seen.forecast, message, new_contacts=limit, now_ms=seen.now_ms)

@@ -125,8 +125,8 @@ outbox: Final = _one_per("session:outbox:<session_id>")
 """list of at most one released message id · release pushes, claim pops, reclaim and cancel remove"""
 
 pace: Final = _one_per("phone:pace:<phone>")
-"""hash in_flight, silent_until, silence_ms, lock_until, lock_said(_by), burst_until, service_ms, strangers (written to
-in a row), counted_since · message scripts, locks"""
+"""hash in_flight, silent_until, silence_ms, lock_until, lock_said(_by), cap_until, cap_said(_by), burst_until,
+service_ms, strangers (written to in a row), counted_since · message scripts, locks"""
 
 sent: Final = _one_per("phone:sent:<phone>")
 """zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim"""

@@ -12,6 +12,8 @@ from redis.asyncio.client import Pipeline
 from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
 from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.domain.messages.sender_policy import Pin
+from wa_orchestrator.domain.pacing.decision import WaitUntil
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
 from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.store import keys
@@ -307,9 +309,17 @@ class PhonePace:
     silence_ms: int
     """How long the pause is that ends at `silent_until`."""
     lock_until: int
+    cap_until: int
     burst_until: int
     service_ms: int
     sent: tuple[int, ...]
+
+    @property
+    def new_contacts(self) -> WaitUntil:
+        """The limit of WhatsApp on new contacts that ends last, as `_new_contacts.lua` has it; it may be over."""
+        if self.cap_until > self.lock_until:
+            return WaitUntil(self.cap_until, WaitReason.NEW_CHAT_CAP)
+        return WaitUntil(self.lock_until, WaitReason.REACHOUT_LOCKED)
 
     def silence_end(self, now_ms: int) -> int:
         """Return the end of the pause; 0 for one that would last longer than it is, because the clock was set back.

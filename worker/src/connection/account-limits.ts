@@ -13,7 +13,7 @@ type Lock = { active: boolean; type: string; endsAt?: number }
 type Cap = { status: string; used?: number; total?: number; endsAt?: number }
 
 type RawLock = { isActive?: boolean; timeEnforcementEnds?: Date; enforcementType?: string }
-type RawCap = { capping_status?: string; used_quota?: number; total_quota?: number; cycle_end_timestamp?: string }
+type RawCap = { capping_status?: string; used_quota?: unknown; total_quota?: unknown; cycle_end_timestamp?: string }
 
 /** Decided by `isActive` alone: the type is a text that WhatsApp extends at will. */
 export function readLock(raw: RawLock): Lock {
@@ -25,12 +25,20 @@ export function readLock(raw: RawLock): Lock {
 export function readCap(raw: RawCap | null | undefined): Cap | undefined {
   if (!raw?.capping_status) return undefined
   const endsAt = Number(raw.cycle_end_timestamp) * 1000
+  const used = wholeNumber(raw.used_quota)
+  const total = wholeNumber(raw.total_quota)
   return {
-    status: raw.capping_status,
-    ...(raw.used_quota === undefined ? {} : { used: raw.used_quota }),
-    ...(raw.total_quota === undefined ? {} : { total: raw.total_quota }),
+    status: String(raw.capping_status),
+    ...(used === undefined ? {} : { used }),
+    ...(total === undefined ? {} : { total }),
     ...(endsAt > 0 ? { endsAt } : {}),
   }
+}
+
+/** WhatsApp writes some of its numbers as texts. One that is none is left out: the server would refuse the whole report. */
+function wholeNumber(value: unknown): number | undefined {
+  const number = typeof value === 'string' && value ? Number(value) : value
+  return Number.isSafeInteger(number) ? (number as number) : undefined
 }
 
 export class Limits {

@@ -45,6 +45,7 @@ def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
         *_to_scan(snapshot, locale),
         *_failed_messages(snapshot.failed, locale),
         *_reachout_locks(snapshot, locale),
+        *_new_chat_caps(snapshot, locale),
         *_failing_webhooks(snapshot, locale),
         *_disabled_webhooks(snapshot, locale),
         *_long_queues(snapshot, locale),
@@ -202,6 +203,12 @@ def _reachout_locks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     if rows := [row for row in snapshot.sorted_rows() if row.lock_until > snapshot.now_ms]:
         what = locale.n("attention.locked", len(rows), name=bdi(snapshot.called(rows[0])))
         yield Item("warn", "i-pace", what, locale.t("attention.locked_do"), locale.t("do.details"), "/anti-ban")
+
+
+def _new_chat_caps(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if rows := [row for row in snapshot.sorted_rows() if row.cap_until > snapshot.now_ms]:
+        what = locale.n("attention.capped", len(rows), name=bdi(snapshot.called(rows[0])))
+        yield Item("warn", "i-pace", what, locale.t("attention.capped_do"), locale.t("do.details"), "/anti-ban")
 
 
 def _failing_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:

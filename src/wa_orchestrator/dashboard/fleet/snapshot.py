@@ -37,6 +37,7 @@ class Row:
     hold: Hold | None
     burst_until: int
     lock_until: int
+    cap_until: int
     slowdowns: int
     stats: Mapping[str, int]
     origins: Mapping[PaceLimit, Origin]

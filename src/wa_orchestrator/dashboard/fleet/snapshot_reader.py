@@ -117,6 +117,7 @@ class SnapshotReader:
                 _hold_on(holds, session),
                 done.burst_until,
                 done.lock_until,
+                done.cap_until,
                 done.slowdowns,
                 done.counts,
                 session_pace.origins_of(settings, session, now_ms),

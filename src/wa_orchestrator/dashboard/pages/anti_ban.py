@@ -99,11 +99,13 @@ def held(view: View) -> list[tuple[str, Row | None, Hold]]:
     named |= {f"session:{row.id}": row for row in snapshot.rows.values()}
     holds = sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0]))
     locks = [row for row in snapshot.sorted_rows() if row.lock_until > view.now_ms]
+    caps = [row for row in snapshot.sorted_rows() if row.cap_until > view.now_ms]
     slowed = [row for row in snapshot.sorted_rows() if row.is_slowed_down]
     bursts = [row for row in snapshot.sorted_rows() if row.burst_until > view.now_ms]
     return [
         *((name, named.get(name), hold) for name, hold in holds),
         *((f"lock:{row.id}", row, Hold(f"lock:{row.id}", row.lock_until, "", "")) for row in locks),
+        *((f"cap:{row.id}", row, Hold(f"cap:{row.id}", row.cap_until, "", "")) for row in caps),
         *((f"slow:{row.id}", row, Hold(f"slow:{row.id}", 0, "", "")) for row in slowed),
         *((f"burst:{row.id}", row, Hold(f"burst:{row.id}", row.burst_until, "", "")) for row in bursts),
     ]

@@ -15,7 +15,7 @@ from wa_orchestrator.domain.messages.message import DEAD, WAITING, MessageStatus
 from wa_orchestrator.domain.messages.message import MessageStatus as S
 from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.messages import message_lookup, message_search
-from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
+from wa_orchestrator.messages.queue_forecast import NO_LIMIT, facts_of, forecast_of, message_eta
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import message_index
 from wa_orchestrator.store.messages.message_filters import Filters
@@ -140,11 +140,11 @@ async def details_of(renderer: Renderer, view: View, message_id: str) -> Message
 async def _eta(context: Context, message: Message) -> Eta | None:
     session = await records.session(context.scripts, message.session)
     if session is None or not session.phone:
-        return await message_eta(context.scripts, None, message, lock_until_ms=0, now_ms=0)
+        return await message_eta(context.scripts, None, message, new_contacts=NO_LIMIT, now_ms=0)
     facts = await facts_of(context.scripts, session)
     forecast = forecast_of(context.settings, session, facts)
-    lock_ms, now_ms = facts.phone.lock_until, facts.now_ms
-    return await message_eta(context.scripts, forecast, message, lock_until_ms=lock_ms, now_ms=now_ms)
+    limit, now_ms = facts.phone.new_contacts, facts.now_ms
+    return await message_eta(context.scripts, forecast, message, new_contacts=limit, now_ms=now_ms)
 
 
 def _steps(lines: list[tuple[int, str, str]]) -> list[TimelineStep]:

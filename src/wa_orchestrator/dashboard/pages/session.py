@@ -114,8 +114,8 @@ async def queue(renderer: Renderer, row: Row) -> Sequence[QueuedMessage]:
         return []
     scripts, session = renderer.context.scripts, row.session
     facts = await facts_of(scripts, session)
-    forecast, lock_ms = forecast_of(renderer.context.settings, session, facts), facts.phone.lock_until
-    return await queue_forecast.queue(scripts, session.phone, forecast, lock_until_ms=lock_ms, most=QUEUE_SHOWN)
+    forecast, limit = forecast_of(renderer.context.settings, session, facts), facts.phone.new_contacts
+    return await queue_forecast.queue(scripts, session.phone, forecast, new_contacts=limit, most=QUEUE_SHOWN)
 
 
 def _history_entry(view: View, entry: Entry) -> HistoryEntry:

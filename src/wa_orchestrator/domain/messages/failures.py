@@ -18,6 +18,8 @@ class Remedy(StrEnum):
     """WhatsApp wants less: the phone pauses, longer each time, and the message waits; no attempt is counted."""
     STOP_SESSION = "stop_session"
     """The account is at fault: the session stops sending and the message waits; no attempt is counted."""
+    SET_ASIDE = "set_aside"
+    """The phone may begin no new chats now: the message waits until it may; no attempt is counted."""
     NEVER = "never"
     """A retry cannot help, or makes it worse."""
 
@@ -48,7 +50,7 @@ class Failure(StrEnum):
     # A retry counts as another attempt to reach out to a stranger and makes the lock longer.
     REACHOUT_LOCKED = "REACHOUT_LOCKED", Remedy.NEVER
     NO_TRUST_TOKEN = "NO_TRUST_TOKEN", Remedy.NEVER
-    NEW_CHAT_CAP = "NEW_CHAT_CAP", Remedy.NEVER
+    NEW_CHAT_CAP = "NEW_CHAT_CAP", Remedy.SET_ASIDE
     ADDRESSING = "ADDRESSING", Remedy.NEVER
     NOT_ON_WHATSAPP = "NOT_ON_WHATSAPP", Remedy.NEVER
     OPTED_OUT = "OPTED_OUT", Remedy.NEVER

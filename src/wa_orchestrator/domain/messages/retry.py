@@ -1,4 +1,6 @@
-"""What to do after a failed attempt: retry with a growing backoff, give up, slow the phone down or stop the session."""
+"""What to do after a failed attempt: retry with a growing backoff, give up, set aside, slow the phone down or stop the
+session.
+"""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -37,9 +39,14 @@ class StopSession:
     """The account is at fault: the message waits in its queue, and the session sends nothing more."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The message waits until WhatsApp lets the phone write to new contacts again."""
+
+
 def after_failure(
     failure: Failure, attempts: int, *, max_attempts: int, jitter: float, slowdowns: int = 0
-) -> Retry | GiveUp | SlowDown | StopSession:
+) -> Retry | GiveUp | SlowDown | StopSession | SetAside:
     """Decide what to do with a message whose `attempts`-th attempt failed (1 for the first).
 
     `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`. `slowdowns` is how often WhatsApp has
@@ -50,6 +57,8 @@ def after_failure(
             return GiveUp()
         case Remedy.STOP_SESSION:
             return StopSession()
+        case Remedy.SET_ASIDE:
+            return SetAside()
         case Remedy.SLOW_DOWN:
             return SlowDown(backoff_ms(slowdowns + 1, jitter, base_ms=SLOWDOWN_BASE_MS))
         case Remedy.HAND_BACK:

@@ -48,7 +48,7 @@ class Situation:
     burst_until_ms: int = 0
     """Until then pauses are doubled."""
     waits: tuple[Wait, ...] = ()
-    """What else it waits for: holds, a session that is offline, a schedule, a reach-out lock."""
+    """What else it waits for: holds, a session that is offline, a schedule, a limit on new contacts."""
 
 
 def decide(pace: Pace, situation: Situation, now_ms: int) -> SendNow | WaitUntil | WaitFor:
@@ -68,7 +68,13 @@ def decide(pace: Pace, situation: Situation, now_ms: int) -> SendNow | WaitUntil
 
 
 #: Of several waits without an end, the first of these is named.
-_GRAVITY = (WaitReason.BANNED_HOLD, WaitReason.HELD, WaitReason.SESSION_OFFLINE, WaitReason.REACHOUT_LOCKED)
+_GRAVITY = (
+    WaitReason.BANNED_HOLD,
+    WaitReason.HELD,
+    WaitReason.SESSION_OFFLINE,
+    WaitReason.REACHOUT_LOCKED,
+    WaitReason.NEW_CHAT_CAP,
+)
 
 
 def _first_limit(pace: Pace, situation: Situation, at_ms: int) -> WaitUntil | None:

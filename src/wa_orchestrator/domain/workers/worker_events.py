@@ -25,6 +25,8 @@ from wa_orchestrator.domain.sessions.session import Event
 
 #: Milliseconds since the epoch; in JSON also a date and time with its offset, and without `_ms` in the name.
 Instant = Annotated[int, "instant"]
+#: WhatsApp's word for an allowance of new chats that is used up; the others are warnings, or none.
+_CAPPED = "CAPPED"
 #: A name of `Failure` or WhatsApp's number; in JSON also a number.
 Code = Annotated[str, "code"]
 
@@ -313,10 +315,35 @@ class ReachoutLockReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NewChatCapReport:
+    """How many chats with new contacts WhatsApp lets this account begin in its current cycle."""
+
+    status: str
+    used: int | None = None
+    total: int | None = None
+    ends_at_ms: Instant | None = None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no new chat may be begun. A total of 0 is no allowance that could be used up."""
+        is_full = self.used is not None and bool(self.total) and self.used >= (self.total or 0)
+        return is_full or self.status == _CAPPED
+
+    def blocked_until_ms(self, now_ms: int, *, day_ends_ms: int) -> int:
+        """Return until when no new chat may be begun: WhatsApp's own end, else the end of the day; 0 if one may."""
+        if not self.is_used_up:
+            return 0
+        ends_ms = self.ends_at_ms or 0
+        return ends_ms if ends_ms > now_ms else day_ends_ms
+
+
+@dataclass(frozen=True, slots=True)
 class AccountLimits:
     """The limits that WhatsApp itself has put on this account."""
 
     reachout_lock: ReachoutLockReport
+    new_chat_cap: NewChatCapReport | None = None
+    """None where the worker does not know it: what is known stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from wa_orchestrator.gateway.response_models import (
 from wa_orchestrator.gateway.routes.raw_route import outages_as_unavailable
 from wa_orchestrator.gateway.senders.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import message_lookup, message_search
-from wa_orchestrator.messages.queue_forecast import message_eta
+from wa_orchestrator.messages.queue_forecast import NO_LIMIT, message_eta
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -215,10 +215,10 @@ class MessageRoutes(RouteGroup):
 
     async def _eta(self, message: Message) -> Eta | None:
         snapshot = await self._pool.current(fresh_s=RECENT_S)
-        forecast, lock_until_ms, now_ms = None, 0, snapshot.now_ms()
+        forecast, limit, now_ms = None, NO_LIMIT, snapshot.now_ms()
         if sender := snapshot.senders.get(message.session):
-            forecast, lock_until_ms = await self._pool.forecast(snapshot, sender), sender.phone.lock_until
-        return await message_eta(self._scripts, forecast, message, lock_until_ms=lock_until_ms, now_ms=now_ms)
+            forecast, limit = await self._pool.forecast(snapshot, sender), sender.phone.new_contacts
+        return await message_eta(self._scripts, forecast, message, new_contacts=limit, now_ms=now_ms)
 
 
 def _too_late(code: str, rule: str, status: str) -> Refused:

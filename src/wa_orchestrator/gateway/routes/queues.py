@@ -67,9 +67,9 @@ class QueueRoutes(RouteGroup):
     ) -> QueueResponse:
         """List what waits for a session, in sending order: its queue, then scheduled and deferred messages."""
         snapshot, sender = await self._pool.find(session_id, caller.reach)
-        phone, lock_until_ms = sender.session.phone, sender.phone.lock_until
+        phone, limit_on_new = sender.session.phone, sender.phone.new_contacts
         forecast = await self._pool.forecast(snapshot, sender)
-        queued = await queue_forecast.queue(self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit)
+        queued = await queue_forecast.queue(self._scripts, phone, forecast, new_contacts=limit_on_new, most=limit)
         waiting = await queue_forecast.waiting(self._scripts, self._settings, sender.session, snapshot.now_ms())
         items = [
             QueueItem.show(

@@ -33,7 +33,9 @@ _SLICE: Final = 100
 _OVERLAP_MS: Final = 2000
 #: How long the limits of a session are reused: trust grows with its age, but slowly.
 _LIMITS_MS: Final = 60_000
-_PACE: Final = ("in_flight", "silent_until", "silence_ms", "lock_until", "burst_until", "service_ms", "strangers")
+_PACE: Final = (
+    "in_flight", "silent_until", "silence_ms", "lock_until", "cap_until", "burst_until", "service_ms", "strangers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,9 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
 
 
 def _phone_pace(raw: Sequence[Any]) -> PhonePace:
-    silent_until, silence_ms, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
-    return PhonePace(MessageId(raw[0] or ""), silent_until, silence_ms, lock_until, burst_until, service_ms, sent=())
+    in_flight, figures = MessageId(raw[0] or ""), [int(float(each or 0)) for each in raw[1:]]
+    silent_until, silence_ms, lock_until, cap_until, burst_until, service_ms = figures
+    return PhonePace(in_flight, silent_until, silence_ms, lock_until, cap_until, burst_until, service_ms, sent=())
 
 
 _NO_FIGURES: Final = Figures(_phone_pace([None] * (len(_PACE) - 1)), 0, 0, 0)

@@ -26,7 +26,7 @@ from wa_orchestrator.domain.workers.worker_events import (
     WorkerEvent,
 )
 from wa_orchestrator.messages import message_lookup
-from wa_orchestrator.orchestrator.messages import opt_outs, reachout_lock, written_contacts
+from wa_orchestrator.orchestrator.messages import new_chat_cap, opt_outs, reachout_lock, written_contacts
 from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store.events import worker_events
 from wa_orchestrator.store.events.worker_events import EventDelivery, Refusal
@@ -238,15 +238,18 @@ def _fields(received: IncomingMessage) -> dict[str, str | int]:
 
 
 async def on_account_limits(context: Context, session: Session, event: WorkerEvent[AccountLimits]) -> None:
-    """Handle ACCOUNT_LIMITS: messages to new contacts wait while WhatsApp locks the phone for them."""
+    """Handle ACCOUNT_LIMITS: messages to new contacts wait while WhatsApp does not let the phone write to them."""
     limits = event.payload
     if not session.phone:
         return
     lock = limits.reachout_lock
     until_ms = (lock.ends_at_ms or FOREVER_MS) if lock.active else 0
     report = reachout_lock.report_number(session, event)
-    changed = await contacts.lock(
-        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="reported", report=report
+    changed = await contacts.limit(
+        context.scripts, session.phone, "lock", session=session.id, until_ms=until_ms, source="reported", report=report
     )
     if changed:
         log.warning("session.reachout_lock_changed", session=session.id, active=lock.active, kind=lock.type)
+    cap = limits.new_chat_cap
+    if cap is not None and await new_chat_cap.reported(context, session, cap, event):
+        log.warning("session.new_chat_cap_changed", session=session.id, status=cap.status, used=cap.used, of=cap.total)

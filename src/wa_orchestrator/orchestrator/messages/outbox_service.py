@@ -13,7 +13,7 @@ from wa_orchestrator.domain.pacing.hours import hours_bounds_ms
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
 from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
-from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
+from wa_orchestrator.orchestrator.messages import ban_hold, new_chat_cap, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues
@@ -144,9 +144,8 @@ class OutboxService:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)
         day = day_of(self._settings, session, await self._scripts.now_ms())
-        if failure is Failure.BANNED and message.session == session.id:
-            # First: once the message is back in its queue, a sibling could take it.
-            await ban_hold.place(self._context, session)
+        if message.session == session.id:
+            await self._pause(session, message, failure)
         match await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day):
             case outbox.Became(status):
                 log.warning("message.not_sent", session=session.id, message=message_id, code=code, status=status)
@@ -161,6 +160,16 @@ class OutboxService:
                 raise _not_holder(message_id, status)
             case outbox.Stranger():
                 raise receipts.not_yours(message_id, session.id)
+
+    async def _pause(self, session: Session, message: Message, failure: Failure) -> None:
+        """Note why the phone, or its messages to new contacts, must wait.
+
+        Before its nack: once the message waits again, it could be taken.
+        """
+        if failure is Failure.BANNED:
+            await ban_hold.place(self._context, session)
+        elif failure is Failure.NEW_CHAT_CAP:
+            await new_chat_cap.refused_by_nack(self._context, session, message)
 
 
 def _lease_end(

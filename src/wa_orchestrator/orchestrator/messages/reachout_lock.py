@@ -32,6 +32,6 @@ async def refused_by_nack(context: Context, session: Session, message: Message) 
 
 async def _guess(context: Context, session: Session, report: ReportNumber | None) -> None:
     until_ms = await context.scripts.now_ms() + int(context.settings.scaled(GUESSED_LOCK_MS))
-    await contacts.lock(
-        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed", report=report
+    await contacts.limit(
+        context.scripts, session.phone, "lock", session=session.id, until_ms=until_ms, source="guessed", report=report
     )

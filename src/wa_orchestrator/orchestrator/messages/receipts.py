@@ -17,7 +17,7 @@ from wa_orchestrator.domain.workers.worker_events import (
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.messages.session_pace import day_in
-from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
+from wa_orchestrator.orchestrator.messages import new_chat_cap, reachout_lock, retry_policy
 from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import worker_events
@@ -95,7 +95,7 @@ async def on_message_status(context: Context, delivery: EventDelivery, event: Wo
 
 
 async def on_message_failed(context: Context, session: Session, event: WorkerEvent[MessageFailed]) -> None:
-    """Handle MESSAGE_FAILED: log it, and detect a reach-out lock.
+    """Handle MESSAGE_FAILED: log it, and detect WhatsApp's limits on new contacts.
 
     The message itself changes only by the worker's nack: an event may arrive long after its attempt, when the next
     attempt is already under way, and must not end that.
@@ -105,6 +105,10 @@ async def on_message_failed(context: Context, session: Session, event: WorkerEve
     if message is not None and message.session != session.id and message.phone != session.phone:
         raise not_yours(message.id, session.id)
     log.warning("message.attempt_failed", session=session.id, message=failed.message_id, code=failed.code)
-    is_locked = retry_policy.failure_from(failed.code, retryable=False) is Failure.REACHOUT_LOCKED
-    if is_locked and message is not None and message.session == session.id:
-        await reachout_lock.refused_by_event(context, session, message, event)
+    if message is None or message.session != session.id:
+        return
+    match retry_policy.failure_from(failed.code, retryable=False):
+        case Failure.REACHOUT_LOCKED:
+            await reachout_lock.refused_by_event(context, session, message, event)
+        case Failure.NEW_CHAT_CAP:
+            await new_chat_cap.refused_by_event(context, session, message, event)

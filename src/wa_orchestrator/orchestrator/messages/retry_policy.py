@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from wa_orchestrator.domain.messages.failures import IMPOSSIBLE, UNANSWERED, Doubt, Failure, Remedy, failure_of
-from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
+from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SetAside, SlowDown, StopSession, after_failure
 from wa_orchestrator.store.messages.outbox import FailureVerdict
 from wa_orchestrator.store.records import Message
 
 #: Remedies after which the attempt does not count.
-UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.SLOW_DOWN, Remedy.STOP_SESSION})
+UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.SLOW_DOWN, Remedy.STOP_SESSION, Remedy.SET_ASIDE})
 #: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
 STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
@@ -56,3 +56,5 @@ def verdict(
             return FailureVerdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
         case StopSession():
             return FailureVerdict(message.attempts, failure, STOPPED_MS)
+        case SetAside():
+            return FailureVerdict(message.attempts, failure, 0, place="aside")

@@ -118,7 +118,9 @@ class SessionActivity:
     sent_in_minute: int
     burst_until: int
     lock_until: int
-    """Until when WhatsApp does not let the phone write to new contacts."""
+    """Until when WhatsApp's reach-out lock does not let the phone write to new contacts."""
+    cap_until: int
+    """Until when WhatsApp does not let it because the allowance of new chats is used up."""
     slowdowns: int
     """How often in a row WhatsApp has asked the phone to send less."""
     counts: Mapping[str, int]
@@ -129,7 +131,7 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
     pipe = scripts.redis.pipeline(transaction=False)
     for span in spans:
         pipe.zcount(keys.sent(span.phone), span.minute_start_ms, "+inf")
-        pipe.hmget(keys.pace(span.phone), "burst_until", "lock_until", "slowdowns")
+        pipe.hmget(keys.pace(span.phone), "burst_until", "lock_until", "cap_until", "slowdowns")
         pipe.hmget(keys.stats(span.session, span.day), COUNTED)
         phone_queues.add_counts(pipe, span.phone, span.day_ms)
     replies: list[Any] = await pipe.execute() if spans else []
@@ -140,8 +142,8 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
 def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
     minute, pace, counts, *waiting = replies
     by_name = {name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)}
-    burst_until, lock_until, slowdowns = (int(float(each or 0)) for each in pace)
+    burst_until, lock_until, cap_until, slowdowns = (int(float(each or 0)) for each in pace)
     if not span.phone:
-        return SessionActivity(QueueCounts(), 0, burst_until, lock_until, slowdowns, by_name)
+        return SessionActivity(QueueCounts(), 0, burst_until, lock_until, cap_until, slowdowns, by_name)
     queued = phone_queues.read_counts(waiting)
-    return SessionActivity(queued, int(minute), burst_until, lock_until, slowdowns, by_name)
+    return SessionActivity(queued, int(minute), burst_until, lock_until, cap_until, slowdowns, by_name)

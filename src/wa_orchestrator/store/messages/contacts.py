@@ -1,4 +1,4 @@
-"""Contacts: incoming messages, opt-outs, phones and LIDs, and the reach-out lock."""
+"""Contacts: incoming messages, opt-outs, phones and LIDs, and WhatsApp's limits on new ones."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,9 @@ _USERNAME_KEPT_MS = 86_400_000
 _SENDER_KEPT_S, _NAMES_KEPT_S = 7_776_000, 34_560_000
 #: Opt-outs an hour of people whom a session is not known to have written to; more than people send by themselves.
 UNPROVEN_PER_HOUR = 10
-LockSource = Literal["reported", "guessed"]
+LimitSource = Literal["reported", "guessed"]
+#: What keeps a phone from writing to new contacts: the reach-out lock, or the allowance of new chats being used up.
+NewContactLimit = Literal["lock", "cap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,15 +348,21 @@ class ReportNumber:
     number: int
 
 
-async def lock(
-    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: LockSource, report: ReportNumber | None = None
+async def limit(
+    scripts: Scripts,
+    phone: str,
+    which: NewContactLimit,
+    *,
+    session: str,
+    until_ms: int,
+    source: LimitSource,
+    report: ReportNumber | None = None,
 ) -> bool:
-    """Record until when a phone may not write to new contacts (0: it may); False when nothing changed."""
+    """Record until when a limit keeps a phone from new contacts (0: it does not); False when nothing changed."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
     who, number = (f"{session} {report.epoch}", report.number) if report else ("", 0)
-    return await scripts.whether(
-        "lock_reachout", names, [phone, session, until_ms, source, who, number], locked=True, open=True, same=False
-    )
+    args: list[Argument] = [phone, session, until_ms, source, who, number, which]
+    return await scripts.whether("limit_new_contacts", names, args, limited=True, open=True, same=False)
 
 
 async def reopen(scripts: Scripts, phone: str, recipient: str) -> int:

@@ -214,14 +214,21 @@ class FailureVerdict:
     doubt: Doubt = Doubt.KEPT
     slowdowns: int = 0
     """How often WhatsApp has now asked the phone to slow down; 0 where it did not."""
+    place: Literal["queue", "aside"] = "queue"
+    """Where it waits: in the queue, or aside until the phone may write to new contacts."""
+
+    @property
+    def word(self) -> str:
+        if self.backoff_ms is None:
+            return "fail"
+        return "set_aside" if self.place == "aside" else "retry"
 
 
 async def nack(
     scripts: Scripts, place: Place, *, epoch: int, verdict: FailureVerdict, day: str
 ) -> Became | Fenced | NotHolder | Stranger:
-    """Return a message that its holder could not send to the front of the queue, or let it fail."""
-    word = "fail" if verdict.backoff_ms is None else "retry"
-    args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
+    """Return a message that its holder could not send to the front of the queue, set it aside, or let it fail."""
+    args = [*head(place), epoch, verdict.word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
     names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED]
     return await scripts.ask(

@@ -1,5 +1,6 @@
 -- uses: _message
 -- uses: _hold
+-- uses: _new_contacts
 -- release_message: move the first message of a phone from its queue to a session's outbox, if the phone may send now.
 -- Atomic because two dispatchers may run: checking the pause, the limits and what is in flight, and the move, must be one step.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
@@ -13,7 +14,7 @@ local pause_ms, per_minute, per_day, day_start, day_end = ARGV[4], tonumber(ARGV
 local open_from, open_until, lease_ms, recipient, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
 local FIRST_HOLD = 14
 local now = now_ms()
-local in_flight, lock_until = unpack(redis.call('HMGET', PACE, 'in_flight', 'lock_until'))
+local in_flight, lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'in_flight', 'lock_until', 'cap_until'))
 local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
 if in_flight and in_flight ~= '' then return { 'busy', in_flight } end -- guard: one_in_flight
 if head ~= ID then return { 'changed' } end -- guard: head
@@ -39,11 +40,11 @@ local recent = redis.call('ZRANGEBYSCORE', SENT, '(' .. string.format('%.0f', no
 local excess = #recent / 2 - per_minute
 if excess >= 0 then return { 'wait', tonumber(recent[2 * excess + 2]) + minute, 'MINUTE_IS_FULL' } end -- guard: minute
 if redis.call('ZCOUNT', SENT, day_start, '+inf') >= per_day then return { 'wait', day_end, 'DAY_IS_FULL' } end -- guard: day
-local is_group = recipient:sub(-5) == '@g.us' -- a lock is about people who do not know us
-if tonumber(lock_until or 0) > now and not is_group and redis.call('SISMEMBER', CONTACTS, recipient) == 0 then -- guard: reachout_lock
+local limit = new_contact_limit(lock_until, cap_until, now)
+if limit and is_new_contact(CONTACTS, recipient) then -- guard: reachout_lock
   redis.call('ZADD', ASIDE, redis.call('ZSCORE', QUEUE, ID), ID)
   redis.call('ZREM', QUEUE, ID)
-  add_to_timeline(now, 'queued', 'REACHOUT_LOCKED')
+  add_to_timeline(now, 'queued', limit)
   return { 'set_aside' }
 end
 local releases = redis.call('HINCRBY', MESSAGE, 'releases', 1)

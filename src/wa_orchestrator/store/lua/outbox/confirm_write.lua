@@ -1,5 +1,6 @@
 -- uses: _message
 -- uses: _hold
+-- uses: _new_contacts
 -- confirm_write: the holder is about to write the message to WhatsApp. Extend its lease, unless the message must not leave any more:
 -- then it ends, or returns to the front. Neither the limits nor its attempts count it, unless the holder was allowed to write before.
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
@@ -38,9 +39,9 @@ for index = FIRST_HOLD, #ARGV do
   if is_held(HOLDS, ARGV[index], now) then return refuse('queued', 'HELD') end -- guard: write_hold
 end
 if now < open_from or now >= open_until then return refuse('queued', 'OUTSIDE_HOURS') end -- guard: write_hours
-local lock_until = tonumber(redis.call('HGET', PACE, 'lock_until') or 0)
-local is_locked = lock_until > now and redis.call('SISMEMBER', CONTACTS, recipient) == 0
-if is_locked then return refuse('queued', 'REACHOUT_LOCKED') end -- guard: write_reachout
+local lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'lock_until', 'cap_until'))
+local limit = new_contact_limit(lock_until, cap_until, now)
+if limit and is_new_contact(CONTACTS, recipient) then return refuse('queued', limit) end -- guard: write_reachout
 redis.call('ZADD', LEASES, now + lease_ms, ID)
 redis.call('HDEL', MESSAGE, 'claimed_by') -- guard: claim_written
 return { 'renewed', now + lease_ms }

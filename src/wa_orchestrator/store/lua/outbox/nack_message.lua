@@ -1,8 +1,9 @@
 -- uses: _message
--- nack_message: the holder could not send. The server has decided: back to the front after a backoff, or failed for good.
+-- nack_message: the holder could not send. The server has decided: back to the front after a backoff, set aside
+-- until WhatsApp lets the phone write to new contacts, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
--- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
+-- ARGV[4] epoch  ARGV[5] verdict: retry | set_aside | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
 -- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
@@ -28,6 +29,6 @@ local in_doubt = doubt == 'raised' and '1' or ''
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
 if UNWELCOME[reason] then count_message(STATS, TOTALS, 'refused') end -- guard: refusal
 if verdict == 'fail' then return { 'became', fail_message(STATS, TOTALS, UNCONFIRMED, now, reason) } end
-redis.call('ZADD', QUEUE, FRONT, ID)
+redis.call('ZADD', verdict == 'set_aside' and ASIDE or QUEUE, FRONT, ID)
 set_status('queued', now, reason)
 return { 'became', 'queued' }
