@@ -7,7 +7,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.conversations import conversation_index, conversation_records, imported_conversations
 from wa_orchestrator.store.conversations.conversation_records import StoredConversation
 from wa_orchestrator.store.conversations.imported_conversations import ImportedConversation
-from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.store.messages import contacts, outbox, queues
 from wa_orchestrator.timestamps import FOREVER_MS
 
 
@@ -71,7 +71,118 @@ async def _(scene: Scene) -> None:
     message = await scene.queued()
     known = await conversation(scene)
     assert (known.last_message, known.last_at) == (message, scene.clock.now_ms)
-    assert await listed(scene, "waiting") == [("w1", "97251")]  # it was sent, not read
+    assert await listed(scene, "open") == [("w1", "97251")]
+
+
+async def waits(scene: Scene) -> tuple[int, int]:
+    """How many messages of the conversation wait for an answer, and since when."""
+    known = await conversation(scene)
+    assert await listed(scene, "waiting") == ([("w1", "97251")] if known.unread else [])
+    return known.unread, known.waiting_since
+
+
+@case("answers")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    await scene.clock.pass_ms(1)
+    later = await scene.accept(due_ms=since + 60_000)
+    assert isinstance(await scene.route(later), queues.Scheduled)
+    assert await waits(scene) == (1, since)  # a reminder for later answers nothing yet
+    await scene.queued()
+    assert await waits(scene) == (0, 0)
+
+
+@case("answers_when_due")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    await scene.clock.pass_ms(1)
+    later = await scene.accept(due_ms=since + 60_000)
+    await scene.route(later)
+    await scene.clock.pass_ms(60_000)
+    assert await queues.promote(scene.scripts, scene.places[later])
+    assert await waits(scene) == (0, 0)
+
+
+@case("first_answer")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    await scene.clock.pass_ms(1)
+    first = await scene.queued()
+    await scene.queued()
+    await queues.cancel(scene.scripts, scene.places[first])
+    assert await waits(scene) == (1, since)
+
+
+@case("batch_answers_nobody")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    await scene.queued(fields={"batch": "b_1"})
+    assert await waits(scene) == (1, since)
+
+
+@case("own_answer")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    await scene.queued()
+    second = await scene.queued()
+    await queues.cancel(scene.scripts, scene.places[second])
+    assert await waits(scene) == (0, 0)
+
+
+@case("unsent_answer")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    await scene.clock.pass_ms(1)
+    message = await scene.queued()
+    await said(scene, "3EB0AB")
+    assert await waits(scene) == (1, since + 1)
+    assert await queues.cancel(scene.scripts, scene.places[message], status="expired") == queues.Ended()
+    assert await waits(scene) == (2, since)
+
+
+@case("failed_answer")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    message = await scene.sending()
+    await scene.nack(message, backoff_ms=None)
+    assert await scene.status(message) == "failed"
+    assert await waits(scene) == (1, since)
+
+
+@case("late_answer")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    since = scene.clock.now_ms
+    message = await scene.queued(expires_ms=since + 1_000)
+    assert isinstance(await scene.release(message), queues.Released)
+    assert isinstance(await scene.claim(process="a"), tuple)
+    await scene.clock.pass_ms(1_000)
+    assert await scene.confirm_write(message) == outbox.WriteRefused("expired", "EXPIRED")
+    assert await waits(scene) == (1, since)
+
+
+@case("answers_again")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await said(scene)
+    message = await scene.sending()
+    await scene.nack(message, backoff_ms=None)
+    assert await queues.retry(scene.scripts, scene.places[message], to="97251") == queues.Queued()
+    assert await waits(scene) == (0, 0)
 
 
 @case("conversation_known")

@@ -9,12 +9,12 @@ _PREFIX: Final = "c_"
 
 
 class ConversationState(StrEnum):
-    """Where a conversation is listed. It follows from what was read and closed; nothing sets it."""
+    """Where a conversation is listed. It follows from what was read, answered and closed; nothing sets it."""
 
     WAITING = "waiting"
-    """The contact wrote, and nobody has read it."""
+    """The contact wrote, and nobody has read or answered it."""
     OPEN = "open"
-    """Everything was read."""
+    """Everything was read or answered."""
     CLOSED = "closed"
     """A person closed it. It opens again when the contact writes."""
 

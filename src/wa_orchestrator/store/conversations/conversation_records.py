@@ -43,6 +43,11 @@ class StoredConversation:
     """Whether the contact wants no more messages from this phone, as the list of opt-outs has it."""
     waiting_since: int
     """When the first message came that nobody has read; 0 if there is none."""
+    answer: str
+    """The message of ours that answered what was unread; '' if something else did, or it ended unsent."""
+    answered_unread: int
+    """How much was unread until that answer, and since when: it is again if the answer ends unsent."""
+    answered_since: int
     read_at: int
     closed: bool
     closed_at: int

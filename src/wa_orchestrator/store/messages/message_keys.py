@@ -43,6 +43,17 @@ def layout(place: Place) -> list[str]:
     ]  # fmt: skip
 
 
+def conversation_keys(place: Place, to: str) -> list[str]:
+    """Return the keys by which a message answers its conversation (`lua/shared/_answer.lua`)."""
+    return [keys.conversation(place.session, to), keys.CONVERSATION_INDEX]
+
+
+async def conversation_of(scripts: Scripts, place: Place) -> list[str]:
+    """Return the same where the recipient is not at hand; a message never changes it."""
+    to = await scripts.redis.hget(keys.message(place.message), "to")
+    return conversation_keys(place, str(to or ""))
+
+
 def counted_in(session: str, day: str) -> tuple[str, str]:
     """Return the keys that count a message on a day (`20250131`): its session's and that of all sessions.
 

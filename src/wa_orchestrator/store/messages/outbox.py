@@ -9,7 +9,14 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, Refusal
 from wa_orchestrator.store.messages import phone_queues
-from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
+from wa_orchestrator.store.messages.message_keys import (
+    Place,
+    conversation_keys,
+    conversation_of,
+    counted_in,
+    head,
+    layout,
+)
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 
 
@@ -140,6 +147,7 @@ async def confirm_write(
 ) -> Renewed | Fenced | NotHolder | Stranger | WriteRefused:
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
+    names += conversation_keys(place, permit.to)
     hours = (permit.open_from_ms, permit.open_until_ms)
     args = [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds]
     return await scripts.ask(
@@ -230,7 +238,7 @@ async def nack(
     """Return a message that its holder could not send to the front of the queue, set it aside, or let it fail."""
     args = [*head(place), epoch, verdict.word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
-    names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED]
+    names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED, *await conversation_of(scripts, place)]
     return await scripts.ask(
         "nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
     )

@@ -8,7 +8,14 @@ from wa_orchestrator.domain.messages.failures import FREEING, Failure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
+from wa_orchestrator.store.messages.message_keys import (
+    Place,
+    conversation_keys,
+    conversation_of,
+    counted_in,
+    head,
+    layout,
+)
 from wa_orchestrator.store.records import Message, Session
 
 
@@ -164,7 +171,7 @@ async def route(
 async def promote(scripts: Scripts, place: Place) -> bool:
     """Move a scheduled message to its queue; False if it is not due, or not scheduled any more."""
     names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
-    names.append(keys.later(place.phone))
+    names += [keys.later(place.phone), *await conversation_of(scripts, place)]
     args = [place.message, place.phone]
     return await scripts.whether("promote_message", names, args, queued=True, early=False, gone=False)
 
@@ -237,7 +244,7 @@ def _places(place: Place) -> list[str]:
 async def _end(
     scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: Sequence[str] = ()
 ) -> Ended | TooLate | Gone:
-    names = [*_places(place), keys.UNCONFIRMED, *counted]
+    names = [*_places(place), keys.UNCONFIRMED, *await conversation_of(scripts, place), *counted]
     args = [*head(place), status, reason, when]
     return await scripts.ask(
         "cancel_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone, early=Gone, moved=Gone
@@ -272,7 +279,7 @@ async def follow_session(
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
     """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
-    names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS]
+    names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS, *conversation_keys(place, to)]
     return await scripts.ask("retry_message", names, args, queued=Queued, too_late=TooLate, must_end=MustEnd)
 
 

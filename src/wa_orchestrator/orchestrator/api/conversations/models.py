@@ -53,7 +53,10 @@ class ConversationView(ResponseModel):
     contact: ContactNames
     group: OptionalText = Field(description="The id of the group, if it is one.")
     state: ConversationState
-    unread: int = Field(description="Messages that nobody has read.")
+    unread: int = Field(
+        description="Messages that nobody has read. An accepted answer reads them all, unless it is of a campaign or a "
+        "batch; one for later does when it is due. If it is cancelled, expires or fails, they are unread again."
+    )
     waiting_since: OptionalTimestamp = Field(description="When the first of these came.")
     last_at: OptionalTimestamp
     last_message: Preview | None = Field(description="Null once retention has erased it.")

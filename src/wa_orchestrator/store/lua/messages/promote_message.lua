@@ -1,9 +1,11 @@
+-- uses: _answer
 -- promote_message: a scheduled message is due; it joins its phone's queue behind those that were due before.
 -- Atomic because leaving the schedule and entering the queue must be one step: several dispatchers promote.
 -- KEYS[1] scheduled zset  KEYS[2] message hash  KEYS[3] queue zset  KEYS[4] due zset  KEYS[5] sequence  KEYS[6] later zset
+-- KEYS[7] hash of the conversation, if there is one  KEYS[8] index of conversations
 -- ARGV[1] id  ARGV[2] phone
 -- returns {'queued'} | {'early', due} | {'gone'}
-local SCHEDULED, MESSAGE, QUEUE, DUE, SEQUENCE, LATER = unpack(KEYS)
+local SCHEDULED, MESSAGE, QUEUE, DUE, SEQUENCE, LATER, CONVERSATION, CONVERSATIONS = unpack(KEYS)
 local id, phone = ARGV[1], ARGV[2]
 local now = now_ms()
 local due = redis.call('ZSCORE', SCHEDULED, id)
@@ -17,4 +19,8 @@ redis.call('HSET', MESSAGE, 'sequence', sequence, 'due_at', 0)
 redis.call('ZADD', QUEUE, tonumber(redis.call('HGET', MESSAGE, 'priority')) * 1e15 + sequence, id)
 redis.call('ZADD', DUE, 'LT', now, phone)
 redis.call('PUBLISH', 'dispatch:wake', phone)
+-- It was written before whatever came in since, and answers only what came before it.
+local accepted_at, last_in_at = redis.call('HGET', MESSAGE, 'accepted_at'), redis.call('HGET', CONVERSATION, 'last_in_at')
+local is_newer = tonumber(accepted_at or 0) >= tonumber(last_in_at or 0)
+if is_newer then answer(CONVERSATIONS, CONVERSATION, MESSAGE, id) end -- guard: answers_when_due
 return { 'queued' }

@@ -89,7 +89,7 @@ local function note_in_conversation()
     redis.call('HSET', CONVERSATION, 'opted_out', wants_no_more() and '1' or '')
   end
   if direction == 'out' then -- guard: answered_elsewhere
-    redis.call('HSET', CONVERSATION, 'unread', 0, 'waiting_since', 0)
+    redis.call('HSET', CONVERSATION, 'unread', 0, 'waiting_since', 0, 'answer', '')
   else
     if redis.call('HINCRBY', CONVERSATION, 'unread', 1) == 1 then redis.call('HSET', CONVERSATION, 'waiting_since', now) end
     redis.call('HSET', CONVERSATION, 'last_in', whatsapp_id, 'last_in_at', now, 'closed', '')

@@ -1,10 +1,13 @@
 -- uses: _message
+-- uses: _answer
 -- retry_message: a dead letter returns to the end of its queue, with the same WhatsApp id and its attempts reset.
 -- Atomic because two people may press the button.
 -- KEYS: the message layout, then KEYS[17] sequence  KEYS[18] opt-outs hash
+-- KEYS[19] hash of the conversation, if there is one  KEYS[20] index of conversations
 -- ARGV[4] recipient  ARGV[5…] the reasons after which another attempt may leave from another phone
 -- returns {'queued'} | {'too_late', status} | {'must_end', reason}
-local SEQUENCE, OPT_OUTS, recipient = KEYS[17], KEYS[18], ARGV[4]
+local SEQUENCE, OPT_OUTS, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 20)
+local recipient = ARGV[4]
 local FIRST_REASON = 5
 local now = now_ms()
 local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))
@@ -19,4 +22,6 @@ redis.call('ZREM', DEAD, ID)
 redis.call('ZADD', QUEUE, tonumber(priority) * 1e15 + sequence, ID)
 set_status('queued', now, 'RETRIED')
 wake_phone(now)
+local is_last = redis.call('HGET', CONVERSATION, 'last_message') == ID
+if is_last then answer(CONVERSATIONS, CONVERSATION, MESSAGE, ID) end -- guard: answers_again
 return { 'queued' }

@@ -1,5 +1,5 @@
 -- uses: _statuses
--- uses: _conversation_index
+-- uses: _answer
 -- route_message: move an accepted message from the gateway's jobs to its phone's queue, or to the schedule if it is not due yet.
 -- Atomic because two dispatchers may hold the same job: leaving the list and entering the queue must be one step.
 -- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
@@ -13,8 +13,8 @@ local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIP
 local CONVERSATION, CONVERSATIONS, ACTIVITY = unpack(KEYS, 16, 18)
 local id, phone, session_id = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
-local priority, sequence, due_at, accepted_at, reference, batch, status, known_phone, known_session =
-  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'batch', 'status', 'phone', 'session'))
+local priority, sequence, due_at, accepted_at, reference, batch, status, known_phone, known_session, deferred =
+  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'batch', 'status', 'phone', 'session', 'deferred'))
 -- remove_job: whether the message was still a job; another dispatcher may have routed it.
 local function remove_job()
   if redis.call('LREM', JOBS, 1, id) == 0 then return false end
@@ -41,6 +41,9 @@ if last_at and tonumber(accepted_at) >= tonumber(last_at) then -- guard: newest_
   redis.call('HSET', CONVERSATION, 'last_at', accepted_at, 'last_message', id)
   enter_index(CONVERSATIONS, CONVERSATION)
   redis.call('ZADD', ACTIVITY, accepted_at, session_id .. ' ' .. redis.call('HGET', CONVERSATION, 'contact'))
+  -- What a client wants sent later becomes an answer when it is due (promote_message).
+  local is_later = tonumber(due_at or 0) > now and (deferred or '') == ''
+  if not is_later then answer(CONVERSATIONS, CONVERSATION, MESSAGE, id) end -- guard: answers
 end
 -- The messages submitted to a phone within the last minute, for mark_burst.
 redis.call('ZREMRANGEBYSCORE', SUBMITTED, '-inf', accepted_at - 60000)

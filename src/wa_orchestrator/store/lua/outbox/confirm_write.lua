@@ -1,13 +1,15 @@
 -- uses: _message
+-- uses: _answer
 -- uses: _hold
 -- uses: _new_contacts
 -- confirm_write: the holder is about to write the message to WhatsApp. Extend its lease, unless the message must not leave any more:
 -- then it ends, or returns to the front. Neither the limits nor its attempts count it, unless the holder was allowed to write before.
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
+-- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations
 -- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
 -- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'} | {'refused', status, reason}
-local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
+local HOLDS, CONTACTS, OPT_OUTS, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 21)
 local seen_epoch, lease_ms, recipient, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST_HOLD = 9
 local now = now_ms()
@@ -29,6 +31,7 @@ local function refuse(final, reason)
   redis.call('HINCRBY', MESSAGE, 'uncounted', 1)
   if final == 'queued' then redis.call('ZADD', QUEUE, FRONT, ID) end
   set_status(final, now, reason)
+  if final ~= 'queued' and not may_be_written then wait_again(CONVERSATIONS, CONVERSATION, ID) end -- guard: late_answer
   wake_phone(now)
   return { 'refused', final, reason }
 end

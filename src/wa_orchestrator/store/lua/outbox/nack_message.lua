@@ -1,13 +1,15 @@
 -- uses: _message
+-- uses: _answer
 -- nack_message: the holder could not send. The server has decided: back to the front after a backoff, set aside
 -- until WhatsApp lets the phone write to new contacts, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
+-- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations
 -- ARGV[4] epoch  ARGV[5] verdict: retry | set_aside | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
 -- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
-local STATS, TOTALS, UNCONFIRMED = unpack(KEYS, 17, 19)
+local STATS, TOTALS, UNCONFIRMED, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 21)
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local slowdowns = tonumber(ARGV[10])
 -- WhatsApp does not let the phone write to this person: counted for the number's health.
@@ -28,7 +30,11 @@ end
 local in_doubt = doubt == 'raised' and '1' or ''
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
 if UNWELCOME[reason] then count_message(STATS, TOTALS, 'refused') end -- guard: refusal
-if verdict == 'fail' then return { 'became', fail_message(STATS, TOTALS, UNCONFIRMED, now, reason) } end
+if verdict == 'fail' then
+  local final = fail_message(STATS, TOTALS, UNCONFIRMED, now, reason)
+  if final == 'failed' then wait_again(CONVERSATIONS, CONVERSATION, ID) end -- guard: failed_answer
+  return { 'became', final }
+end
 redis.call('ZADD', verdict == 'set_aside' and ASIDE or QUEUE, FRONT, ID)
 set_status('queued', now, reason)
 return { 'became', 'queued' }
