@@ -9,10 +9,6 @@
 -- returns {'limited', until ms} | {'open'} | {'same'}
 local PACE, DUE, EVENTS = KEYS[1], KEYS[2], KEYS[3]
 local phone, session_id, ends, source, reporter, number, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local TOLD = {
-  lock = { begins = 'session.reachout_locked', ends = 'session.reachout_unlocked' },
-  cap = { begins = 'session.new_chats_capped', ends = 'session.new_chats_renewed' },
-}
 local now = now_ms()
 local known = tonumber(redis.call('HGET', PACE, limit .. '_until') or 0)
 if reporter ~= '' then
@@ -27,6 +23,11 @@ if known == ends or (known <= now and ends <= now) then return { 'same' } end --
 redis.call('HSET', PACE, limit .. '_until', string.format('%.0f', ends))
 redis.call('ZADD', DUE, 'LT', now, phone)
 redis.call('PUBLISH', 'dispatch:wake', phone)
-emit(EVENTS, ends > now and TOLD[limit].begins or TOLD[limit].ends, now, 'session', session_id, 'phone', phone, 'until', deadline_text(ends))
+local till = deadline_text(ends)
+if limit == 'lock' then
+  emit(EVENTS, ends > now and 'session.reachout_locked' or 'session.reachout_unlocked', now, 'session', session_id, 'phone', phone, 'until', till)
+else
+  emit(EVENTS, ends > now and 'session.new_chats_capped' or 'session.new_chats_renewed', now, 'session', session_id, 'phone', phone, 'until', till)
+end
 if ends > now then return { 'limited', ends } end
 return { 'open' }
