@@ -8,8 +8,8 @@ from tests.domain.properties import quick
 from wa_orchestrator.domain.messages.failures import Failure, Remedy
 from wa_orchestrator.domain.messages.retry import (
     GiveUp,
+    PutAside,
     Retry,
-    SetAside,
     SlowDown,
     StopSession,
     after_failure,
@@ -26,7 +26,7 @@ from wa_orchestrator.domain.messages.retry import (
         (1, Failure.STALE_DEVICES, Retry(5_000)),
         (1, Failure.NOT_ON_WHATSAPP, GiveUp()),
         (1, Failure.REACHOUT_LOCKED, GiveUp()),
-        (9, Failure.NEW_CHAT_CAP, SetAside()),
+        (9, Failure.NEW_CHAT_CAP, PutAside()),
         (1, Failure.BANNED, StopSession()),
         (7, Failure.LEASE_EXPIRED, Retry(0)),
         (7, Failure.RATE_LIMITED, SlowDown(30_000)),

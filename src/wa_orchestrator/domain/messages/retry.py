@@ -40,13 +40,13 @@ class StopSession:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class PutAside:
     """The message waits until WhatsApp lets the phone write to new contacts again."""
 
 
 def after_failure(
     failure: Failure, attempts: int, *, max_attempts: int, jitter: float, slowdowns: int = 0
-) -> Retry | GiveUp | SlowDown | StopSession | SetAside:
+) -> Retry | GiveUp | SlowDown | StopSession | PutAside:
     """Decide what to do with a message whose `attempts`-th attempt failed (1 for the first).
 
     `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`. `slowdowns` is how often WhatsApp has
@@ -58,7 +58,7 @@ def after_failure(
         case Remedy.STOP_SESSION:
             return StopSession()
         case Remedy.SET_ASIDE:
-            return SetAside()
+            return PutAside()
         case Remedy.SLOW_DOWN:
             return SlowDown(backoff_ms(slowdowns + 1, jitter, base_ms=SLOWDOWN_BASE_MS))
         case Remedy.HAND_BACK:

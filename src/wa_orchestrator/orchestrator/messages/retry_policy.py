@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from wa_orchestrator.domain.messages.failures import IMPOSSIBLE, UNANSWERED, Doubt, Failure, Remedy, failure_of
-from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SetAside, SlowDown, StopSession, after_failure
+from wa_orchestrator.domain.messages.retry import GiveUp, PutAside, Retry, SlowDown, StopSession, after_failure
 from wa_orchestrator.store.messages.outbox import FailureVerdict
 from wa_orchestrator.store.records import Message
 
@@ -56,5 +56,5 @@ def verdict(
             return FailureVerdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
         case StopSession():
             return FailureVerdict(message.attempts, failure, STOPPED_MS)
-        case SetAside():
+        case PutAside():
             return FailureVerdict(message.attempts, failure, 0, place="aside")
