@@ -228,6 +228,31 @@ def test_an_upload_that_was_cut_keeps_the_file_and_is_retried_from_its_chip(
     page.context.close()
 
 
+#: One pixel.
+_PICTURE = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
+
+
+@pytest.mark.parametrize("status", [410, 503])
+def test_a_picture_that_cannot_be_fetched_says_so_and_is_tried_again(
+    served: ServedFleet, chromium: Browser, status: int
+) -> None:
+    served.do(lambda on: says(on, "3A09", "", "image", media={"mimetype": "image/gif", "width": 90, "height": 60}))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    page.route("**/inbox/media/*", lambda route: route.fulfill(status=status, json={"error": {"code": "GONE"}}))
+    opened(page, served.address)
+    told = page.locator(".msg").last
+    expect(told).to_contain_text("The picture cannot be shown")
+    expect(told.locator("img")).to_be_hidden()
+    told.get_by_role("button", name="Try again").click()
+    expect(told).to_contain_text("The picture cannot be shown")  # it still cannot
+    page.unroute("**/inbox/media/*")
+    page.route("**/inbox/media/*", lambda route: route.fulfill(content_type="image/gif", body=_PICTURE))
+    told.get_by_role("button", name="Try again").click()
+    expect(told.locator("img")).to_be_visible()
+    expect(told).not_to_contain_text("The picture cannot be shown")
+    page.context.close()
+
+
 def test_a_viewer_reads_and_has_no_reply_box(served: ServedFleet, chromium: Browser) -> None:
     page = log_in(visit(chromium, served.address), served.address, VIEWER_PASSWORD)
     page.goto(f"{served.address}/inbox?c={HERE}")

@@ -441,6 +441,33 @@ function fill(option) {
   box.focus()
 }
 
+// -- pictures: one that cannot be fetched says so in its place
+function pictureFailed(picture) {
+  const link = picture.closest('.shot'),
+    told = document.createElement('p'),
+    text = document.createElement('span'),
+    again = document.createElement('button')
+  if (!link || link.hidden) return
+  link.hidden = true
+  told.className = 'soft'
+  text.textContent = say('inbox_no_picture')
+  again.className = 'btn'
+  again.type = 'button'
+  again.textContent = say('inbox_try_again')
+  again.addEventListener('click', () => {
+    told.remove()
+    link.hidden = false
+    picture.src = picture.getAttribute('src') // the same address, asked for once more
+  })
+  told.append(text, again)
+  link.after(told)
+}
+document.addEventListener('error', e => e.target.matches?.('img[data-file]') && pictureFailed(e.target), true)
+// What failed before this script ran.
+function checkPictures() {
+  for (const picture of $$('img[data-file]')) if (picture.complete && !picture.naturalWidth) pictureFailed(picture)
+}
+
 // -- voice: one plays at a time
 function icon(button, name) {
   $('use', button).setAttribute('href', `#${name}`)
@@ -644,5 +671,6 @@ function begin() {
   toEnd()
   seen()
   watchStart()
+  checkPictures()
 }
 begin()
