@@ -72,3 +72,9 @@ def test_whatever_is_written_a_worker_is_told_an_address_that_cannot_break_out_o
     except Refused:
         return
     assert all(letter in "0123456789-@glidus." for letter in recipient.address(spelled))
+
+
+def test_digits_of_a_lid_are_refused_as_a_phone_with_the_form_to_write() -> None:
+    refused = recipient.lid_refusal("123456789012345")
+    assert (refused.code, refused.status) == ("RECIPIENT_IS_LID", 422)
+    assert "lid:123456789012345" in str(refused)

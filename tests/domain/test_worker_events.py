@@ -379,3 +379,21 @@ def test_half_of_a_surrogate_pair_is_replaced_because_it_cannot_be_stored() -> N
     payload = parse(raw_event("MESSAGE_RECEIVED", data)).payload
     assert isinstance(payload, IncomingMessage)
     assert payload.text == "שלום ?"
+
+
+@pytest.mark.parametrize(
+    ("report", "until_ms"),
+    [
+        (worker_events.NewChatCapReport("NONE"), 0),
+        (worker_events.NewChatCapReport("WARNING", used=4, total=5, ends_at_ms=AT + 1), 0),
+        (worker_events.NewChatCapReport("NONE", used=0, total=0), 0),  # no allowance that could be used up
+        (worker_events.NewChatCapReport("CAPPED", ends_at_ms=AT + 1), AT + 1),
+        (worker_events.NewChatCapReport("WARNING", used=5, total=5, ends_at_ms=AT + 1), AT + 1),
+        (worker_events.NewChatCapReport("CAPPED"), AT + 9),
+        (worker_events.NewChatCapReport("CAPPED", ends_at_ms=AT), AT + 9),  # an end that is over is none
+    ],
+)
+def test_no_new_chat_begins_until_whatsapps_own_end_or_else_that_of_the_day(
+    report: worker_events.NewChatCapReport, until_ms: int
+) -> None:
+    assert report.blocked_until_ms(AT, day_ends_ms=AT + 9) == until_ms
