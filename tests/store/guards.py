@@ -239,6 +239,44 @@ async def _(scene: Scene) -> None:
     assert await scene.confirm_write(stranger) == outbox.WriteRefused("queued", "NEW_CHAT_CAP")
 
 
+@case("write_either_name")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued("lid:123")
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "lid:123")
+    assert isinstance(await scene.release(message), queues.Released)
+    await scene.claim()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    assert isinstance(await scene.confirm_write(message, to="97251"), outbox.Renewed)  # its phone is known since
+
+
+@case("aside_in_order")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    refused, following = await scene.queued("97251"), await scene.queued("97251")
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97251")
+    await scene.release(refused)
+    await scene.claim()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 60_000)
+    verdict = outbox.FailureVerdict(1, "NEW_CHAT_CAP", 0, place="aside")
+    await outbox.nack(scene.scripts, scene.places[refused], epoch=1, verdict=verdict, day="20250615")
+    await scene.clock.pass_ms(10_000)
+    assert await scene.release(following) == queues.SetAside()
+
+
+@case("known_in_order")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    sent = await scene.sending("97251")
+    await scene.ack(sent)
+    aside, following = await scene.queued("97251"), await scene.queued("97251")
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 60_000)
+    await scene.clock.pass_ms(10_000)
+    assert await scene.release(aside) == queues.SetAside()
+    await scene.ack(sent, "delivered")
+    assert await scene.release(following) == queues.SetAside()
+
+
 @case("lock_over")
 async def _(scene: Scene) -> None:
     await scene.connected()

@@ -239,6 +239,7 @@ async def nack(
     args = [*head(place), epoch, verdict.word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
     names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED, *await conversation_of(scripts, place)]
+    names.append(keys.contacts(place.phone))
     return await scripts.ask(
         "nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
     )

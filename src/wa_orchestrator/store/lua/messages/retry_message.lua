@@ -15,6 +15,7 @@ if status ~= 'failed' and status ~= 'unknown' then return { 'too_late', status o
 if has_opted_out(OPT_OUTS, recipient) then return { 'must_end', 'OPTED_OUT' } end -- guard: retry_opt_out
 local sequence = redis.call('INCR', SEQUENCE)
 redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0, 'due_at', 0)
+redis.call('HDEL', MESSAGE, 'refusal_heard') -- what was heard of an earlier attempt says nothing about the next one
 for index = FIRST_REASON, #ARGV do
   if reason == ARGV[index] then redis.call('HSET', MESSAGE, 'freed', '1') end -- guard: retry_told
 end

@@ -58,7 +58,10 @@ if not RANK[status] then -- not yet known as sent
   end
 end
 if target ~= 'sent' then
-  redis.call('SADD', CONTACTS, recipient)
+  local is_known = true
+  -- Not while messages are set aside: what follows to this recipient would overtake one of them.
+  if redis.call('EXISTS', ASIDE) == 1 then is_known = false end -- guard: known_in_order
+  if is_known then redis.call('SADD', CONTACTS, recipient) end
   count_message(STATS, TOTALS, target)
 end
 -- WhatsApp's clock counts whole seconds: a later status must not have an earlier time.

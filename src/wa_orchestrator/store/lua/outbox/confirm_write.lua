@@ -44,7 +44,10 @@ end
 if now < open_from or now >= open_until then return refuse('queued', 'OUTSIDE_HOURS') end -- guard: write_hours
 local lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'lock_until', 'cap_until'))
 local limit = new_contact_limit(lock_until, cap_until, now)
-if limit and is_new_contact(CONTACTS, recipient) then return refuse('queued', limit) end -- guard: write_reachout
+-- Known under either name, as release_message has it: what that releases and this refuses would go round for as long as the limit lasts.
+local is_new = is_new_contact(CONTACTS, recipient)
+if is_new and not is_new_contact(CONTACTS, redis.call('HGET', MESSAGE, 'to')) then is_new = false end -- guard: write_either_name
+if limit and is_new then return refuse('queued', limit) end -- guard: write_reachout
 redis.call('ZADD', LEASES, now + lease_ms, ID)
 redis.call('HDEL', MESSAGE, 'claimed_by') -- guard: claim_written
 return { 'renewed', now + lease_ms }

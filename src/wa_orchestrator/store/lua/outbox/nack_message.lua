@@ -4,12 +4,12 @@
 -- until WhatsApp lets the phone write to new contacts, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
--- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations
+-- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations  KEYS[22] contacts set
 -- ARGV[4] epoch  ARGV[5] verdict: retry | set_aside | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
 -- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
-local STATS, TOTALS, UNCONFIRMED, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 21)
+local STATS, TOTALS, UNCONFIRMED, CONVERSATION, CONVERSATIONS, CONTACTS = unpack(KEYS, 17, 22)
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local slowdowns = tonumber(ARGV[10])
 -- WhatsApp does not let the phone write to this person: counted for the number's health.
@@ -36,5 +36,7 @@ if verdict == 'fail' then
   return { 'became', final }
 end
 redis.call('ZADD', verdict == 'set_aside' and ASIDE or QUEUE, FRONT, ID)
+-- To WhatsApp the recipient is new, whatever we thought: what follows to them waits behind this one.
+if verdict == 'set_aside' then redis.call('SREM', CONTACTS, redis.call('HGET', MESSAGE, 'to')) end -- guard: aside_in_order
 set_status('queued', now, reason)
 return { 'became', 'queued' }
