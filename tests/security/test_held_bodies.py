@@ -188,3 +188,25 @@ async def test_the_same_holds_for_whatever_else_a_worker_sends(
     assert 1 <= many.read <= most // length
     assert many.refusals == {429}
     await many.end()
+
+
+async def test_strangers_on_the_main_port_take_no_room_of_workers_that_name_themselves_by_their_signature(
+    apps: ControlApps, context: Context
+) -> None:
+    many = await crowd([Upload(apps.main, EVENT, signed(None)) for _ in range(MANY)])
+    other = await crowd([Upload(apps.workers, EVENT, signed())])
+    assert other.read == 1
+    await other.end()
+    await many.end()
+
+
+async def test_the_tokens_of_all_workers_that_a_session_had_take_no_more_than_two(
+    apps: ControlApps, context: Context
+) -> None:
+    heads = [named(context, THIEF, 4 << 20, epoch) | signed() for epoch in range(1, 12)]
+    many = await crowd([Upload(apps.workers, EVENT, head) for head in heads for _ in range(3)])
+    assert many.read * events.MAX_BYTES <= 2 * held_bodies.PER_WORKER_BYTES
+    other = await crowd([Upload(apps.workers, EVENT, named(context, VICTIM, 4 << 20) | signed())])
+    assert other.read == 1
+    await other.end()
+    await many.end()

@@ -1,4 +1,4 @@
-"""Bytes of request bodies in memory at once: so many of each sender, and so many in all.
+"""Bytes of request bodies in memory at once: so many of each sender, of each session's senders, and in all.
 
 A rate does not bound them: whoever sends slowly holds for an hour what he was allowed to send in a minute.
 """
@@ -13,7 +13,9 @@ from wa_orchestrator.web.rates import rate_limited
 
 _MIB: Final = 1024 * 1024
 #: A worker has two events under way and a change of its credentials, each of at most 4 MiB; the rest is short.
-PER_WORKER_BYTES: Final = 3 * 4 * _MIB
+PER_WORKER_BYTES: Final = 13 * _MIB
+#: As much as so many workers: the tokens of those that were replaced are genuine, too.
+_WORKERS_OF_SESSION: Final = 2
 ALL_WORKERS_BYTES: Final = 128 * _MIB
 _RETRY_AFTER_S: Final = 1
 
@@ -25,24 +27,28 @@ class HeldBodies:
         self._per_sender = per_sender
         self._in_all = in_all
         self._held: Counter[str] = Counter()
+        self._held_by_session: Counter[str] = Counter()
         self._sum = 0
 
     @contextmanager
     def holding(self, sender: str, amount: int) -> Iterator[None]:
         """Count a body while the block runs; raises 429 where its sender has too many, 503 where all together have."""
-        if self._held[sender] + amount > self._per_sender:
+        session = sender.partition(" ")[0]
+        of_session = self._held_by_session[session] + amount
+        if self._held[sender] + amount > self._per_sender or of_session > _WORKERS_OF_SESSION * self._per_sender:
             raise rate_limited(_RETRY_AFTER_S)
         if self._sum + amount > self._in_all:
             text = f"Too many long requests at once. Try again in {_RETRY_AFTER_S} s."
             raise Unavailable("BODIES_FULL", text, retryAfterS=_RETRY_AFTER_S)
-        self._add(sender, amount)
+        self._add(sender, session, amount)
         try:
             yield
         finally:
-            self._add(sender, -amount)
+            self._add(sender, session, -amount)
 
-    def _add(self, sender: str, amount: int) -> None:
+    def _add(self, sender: str, session: str, amount: int) -> None:
         self._sum += amount
-        self._held[sender] += amount
-        if not self._held[sender]:
-            del self._held[sender]
+        for held, name in ((self._held, sender), (self._held_by_session, session)):
+            held[name] += amount
+            if not held[name]:
+                del held[name]

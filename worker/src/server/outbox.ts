@@ -132,7 +132,7 @@ export class Outbox {
         body: '{}',
         timeoutMs: CALL_TIMEOUT_MS,
       })
-      return status < 400 || status >= 500
+      return status < 400 || status === 429 || status >= 500
     } catch (error) {
       if (error instanceof Ending) throw error
       return true

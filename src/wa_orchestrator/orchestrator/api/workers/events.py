@@ -128,15 +128,19 @@ class WorkerEventRoutes(RouteGroup):
         other worker's.
         """
         sender = self._sender(request)
-        with self._context.worker_bodies.holding(sender, request_body.expected_bytes(request.scope, MAX_BYTES)):
+        amount = request_body.expected_bytes(request.scope, self._longest(request))
+        with self._context.worker_bodies.holding(sender, amount):
             return await self._receive(request)
 
     def _sender(self, request: Request) -> str:
-        """Return whose body it would be, by its head alone. Workers that send no token share what one may send."""
+        """Return whose body it would be, by its head alone. Workers that send no token share what one may send.
+
+        They do so on each port apart: strangers who reach the one must not take the room of the other.
+        """
         with self._counting_strangers(request):
             _check_headers(request.headers)
         if "authorization" not in request.headers:
-            return ""
+            return "workers' port" if _is_for_workers(request) else "main port"
         return tokens.sender(*tokens.require_genuine(self._context, request))
 
     async def _receive(self, request: Request) -> Response:
@@ -175,7 +179,7 @@ class WorkerEventRoutes(RouteGroup):
 
     def _longest(self, request: Request) -> int:
         """Return the longest event: where strangers come, a body that nobody has vouched for yet must be short."""
-        return MAX_BYTES if getattr(request.app.state, "is_for_workers", False) else self._settings.max_body_bytes
+        return MAX_BYTES if _is_for_workers(request) else self._settings.max_body_bytes
 
     async def _current_epoch(self, raw: Mapping[str, Any]) -> int:
         """Return the epoch of the session's worker: only that worker has the secret that goes with it."""
@@ -218,6 +222,10 @@ async def _ignore(context: Context, delivery: EventDelivery, _: WorkerEvent[Any]
 
 
 _IGNORE: Final = OneStep(_ignore)
+
+
+def _is_for_workers(request: Request) -> bool:
+    return bool(getattr(request.app.state, "is_for_workers", False))
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
