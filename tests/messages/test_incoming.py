@@ -18,7 +18,7 @@ from wa_orchestrator.orchestrator.api.workers.events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming_messages, link_history, receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.events.worker_events import EventDelivery
-from wa_orchestrator.store.messages import open_messages
+from wa_orchestrator.store.messages import contacts, open_messages
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import Caller
 
@@ -199,6 +199,21 @@ async def test_a_person_who_hides_the_phone_is_put_on_the_list_by_lid(api: Messa
     for bad, code in (("lid:x", "BAD_RECIPIENT"), (LID, "RECIPIENT_IS_LID"), ("120363025246125486@g.us", "BAD_PHONE")):
         refused = await api.client.post("/api/v1/opt-outs", json={"phone": bad})
         assert refused.json()["error"]["code"] == code, bad
+
+
+async def test_an_opt_out_cancels_what_waits_under_either_name(api: MessageApi) -> None:
+    message = await api.scenario.accept("w1", PHONE, to=f"lid:{LID}")
+    await contacts.set_names(api.context.scripts, FRIEND, LID)
+    added = (await api.client.post("/api/v1/opt-outs", json={"phone": FRIEND})).json()
+    assert (added["phone"], added["cancelled"]) == (FRIEND, 1)
+    assert await api.scenario.status(message) == "cancelled"
+
+
+async def test_the_lid_of_somebody_whose_number_is_anothers_now_is_not_taken_for_that_number(api: MessageApi) -> None:
+    await contacts.set_names(api.context.scripts, FRIEND, LID)
+    await api.context.redis.set(keys.lid_of(FRIEND), "77001")  # another account has it since
+    added = (await api.client.post("/api/v1/opt-outs", json={"phone": f"lid:{LID}"})).json()
+    assert (added["phone"], added["lid"]) == (None, LID)
 
 
 async def test_a_line_with_the_digits_of_a_lid_is_refused_by_an_import(api: MessageApi) -> None:

@@ -24,8 +24,13 @@ log = structlog.get_logger(__name__)
 
 
 async def contact_of(scripts: Scripts, phone: str) -> Contact:
-    """Return a person with the LID by which WhatsApp also names them, or names them alone (`lid:…`)."""
-    return Contact(phone, lid_of(phone) or await contacts.lid_of_phone(scripts, phone))
+    """Return a person with the LID by which WhatsApp also names them, or names them alone (`lid:…`).
+
+    Not with a LID that has another phone by now: what is known under that is about whoever has it.
+    """
+    lid = lid_of(phone) or await contacts.lid_of_phone(scripts, phone)
+    is_theirs = not lid or lid_of(phone) or await contacts.phone_of_lid(scripts, lid) in ("", phone)
+    return Contact(phone, lid if is_theirs else "")
 
 
 async def step(scripts: Scripts, archive: Archive) -> int:

@@ -70,13 +70,14 @@ async def settle_conversations(scripts: Scripts, recipient: str) -> None:
 async def cancel_for(
     scripts: Scripts, recipient: str, counted: Callable[[str], bool] = lambda _: True, *, phone: str = ""
 ) -> int:
-    """Cancel all waiting messages to a recipient who opted out, or those of one phone.
+    """Cancel all waiting messages to a recipient who opted out, under either name, or those of one phone.
 
     Returns how many of them belong to sessions that are `counted`.
     """
     ended: list[str] = []
-    while found := await _cancel_found(scripts, recipient, phone):
-        ended += found
+    for name in await contacts.names_of(scripts, recipient):
+        while found := await _cancel_found(scripts, name, phone):
+            ended += found
     return sum(map(counted, ended))
 
 

@@ -29,11 +29,11 @@ log = structlog.get_logger(__name__)
 async def has_written(context: Context, phone: str, recipient: str, *, since_ms: int = 0) -> bool:
     """Whether a message to this person has left from this phone, as far as Redis and the archive know.
 
-    With `since_ms`: whether a worker was given one since then.
+    With `since_ms`: whether a worker was given one since then, even if WhatsApp refused it.
     """
     both, last = (context.scripts, context.archive), None
     while True:
-        wanted = Filters(to=recipient, statuses=_WRITTEN)
+        wanted = Filters(to=recipient, statuses=() if since_ms else _WRITTEN)
         found, last = await message_search.search(*both, wanted, after=last, limit=_PAGE)
         if any(message.phone == phone and message.claimed_at >= since_ms for message in found):
             return True

@@ -328,11 +328,17 @@ async def person(scripts: Scripts, text: str) -> str:
     Raises `Refused` for anything else, and for digits that are a LID: nothing is known under them as a phone.
     """
     if text.strip().startswith("lid:"):
-        return await known_name(scripts, recipient_names.parse(text))
+        return await _agreed_name(scripts, recipient_names.parse(text))
     digits = phones.parse(text)
     if await known_lids(scripts, [digits]):
         raise recipient_names.lid_refusal(digits)
     return digits
+
+
+async def _agreed_name(scripts: Scripts, name: str) -> str:
+    """Return the phone of a `lid:…` that is also the LID of that phone: a number may belong to somebody else since."""
+    phone = await phone_of_lid(scripts, lid_of(name))
+    return phone if phone and await lid_of_phone(scripts, phone) == lid_of(name) else name
 
 
 async def lid_of_phone(scripts: Scripts, phone: str) -> str:
