@@ -228,6 +228,16 @@ async def test_what_workers_met_during_our_own_outage_is_no_strike_after_it(
     assert await exits(control) == IDS
 
 
+async def test_a_doubtful_complaint_restarts_nobody_although_there_was_a_strike_before(
+    control: Orchestrator, teller: Teller, runner: FakeRunner
+) -> None:
+    before = runner.epochs()
+    await complain_long_ago(control, IDS[0], 60_000)
+    await blame(teller, "s1")  # a moment after the server's start
+    await judged(control)
+    assert runner.epochs() == before
+
+
 async def test_a_complaint_about_a_proxy_that_has_passed_a_check_since_is_no_strike(
     control: Orchestrator, teller: Teller
 ) -> None:

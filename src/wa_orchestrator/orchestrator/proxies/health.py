@@ -209,9 +209,11 @@ class ProxyHealth:
 
     async def _inquire(self, proxy_id: str, at_ms: int) -> bool:
         """Record a complaint and check the proxy at once. Return whether the complaint is a strike against it."""
-        if await mark_proxy(self._context, proxy_id, partial(self._after_complaint, at_ms)) is None:
+        marked = await mark_proxy(self._context, proxy_id, partial(self._after_complaint, at_ms))
+        if marked is None:
             log.info("proxy.complaint_ignored", proxy=proxy_id, at_ms=at_ms)
             return False
+        is_strike = marked[1].reason == Complaint.STRIKE
         result = await self.check(proxy_id)
         if isinstance(result, CheckFailed):
             await asyncio.sleep(self._patience.confirm_ms / 1000)
@@ -222,7 +224,7 @@ class ProxyHealth:
         log.warning("proxy.struck", proxy=proxy_id, strikes=len(struck))
         if len(struck) > 1:
             await self.judge_pool()
-        return bool(struck)
+        return is_strike and bool(struck)
 
     def _after_complaint(self, at_ms: int, proxy: Proxy, now: int) -> ProxyMark | None:
         at_ms = min(at_ms, now)
@@ -234,7 +236,7 @@ class ProxyHealth:
             return None
         recent = tuple(each for each in proxy.strikes if now - self._patience.strike_window_ms < each <= now)
         strikes = (*recent, at_ms) if weight is Complaint.STRIKE else recent
-        return ProxyMark(proxy.status, "STRIKE", ProxyChanges(strikes=strikes))
+        return ProxyMark(proxy.status, weight, ProxyChanges(strikes=strikes))
 
     async def _follow_up(self, inquiry: asyncio.Task[bool], proxy_id: str, session_id: str, epoch: int) -> None:
         """If the complaint is a strike and the proxy stays healthy, restart the reporting session on it."""
