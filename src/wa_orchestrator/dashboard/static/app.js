@@ -113,7 +113,7 @@ function swap(id, html) {
   fresh.closest('tr[id]')?.classList.add('changed')
   after(id, fresh, old)
 }
-for (const kind of ['focusout', 'toggle', 'pointerup', 'pointercancel', 'dragend', 'keyup'])
+for (const kind of ['focusout', 'toggle', 'pointerup', 'pointercancel', 'dragend', 'keyup', 'click'])
   addEventListener(
     kind,
     () =>
@@ -192,9 +192,9 @@ addEventListener('pagehide', unwatch)
 
 // -- lists: a filter or a search fetches the page and replaces the list; the address has the query
 let asked = 0
-// A list does not change under a press either.
+// A list does not change under a press either. Some browsers never end one (a menu took the release), so not for ever.
 async function letGo() {
-  while (body.matches(':active')) await new Promise(done => setTimeout(done, 50))
+  for (let tries = 0; tries < 60 && body.matches(':active'); tries++) await new Promise(done => setTimeout(done, 50))
 }
 async function fetchList(url, { push = true } = {}) {
   const mine = ++asked

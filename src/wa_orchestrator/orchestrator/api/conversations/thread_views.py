@@ -73,8 +73,10 @@ def _amended(item: ThreadItem) -> Amended:
     message, amended = item.message, item.amended
     if not isinstance(message, Message):
         return amended
-    edited, deleted = amended.edited_at_ms or message.edited_at, amended.deleted_at_ms or message.deleted_at
-    return replace(amended, edited_at_ms=edited, deleted_at_ms=deleted)
+    deleted = amended.deleted_at_ms or message.deleted_at
+    if message.edited_at > amended.edited_at_ms:  # here, after the phone did
+        return replace(amended, text=None, edited_at_ms=message.edited_at, deleted_at_ms=deleted)
+    return replace(amended, deleted_at_ms=deleted)
 
 
 def _words_of_sent(message: Message) -> str:
