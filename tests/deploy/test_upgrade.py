@@ -12,7 +12,7 @@ import pytest
 
 from tests.deploy.wheels import ROOT, Environment, built_wheel, empty_environment
 from tests.processes import Program
-from tests.waiting import until_blocking
+from tests.waiting import PATIENCE_S, until_blocking
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def connected(installed: Environment, home: Path) -> list[str]:
     """The sessions that are connected, by the installed command line."""
     command = (str(installed.program), "sessions", "list", "--json")
     told = subprocess.run(
-        command, cwd=home, env=empty_environment(home), capture_output=True, text=True, check=False, timeout=60
+        command, cwd=home, env=empty_environment(home), capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     listed = json.loads(told.stdout)["sessions"] if told.returncode == 0 else []
     return [each["sessionId"] for each in listed if each["status"] == "connected"]
@@ -73,14 +73,14 @@ def test_an_upgrade_and_a_rollback_keep_every_worker_and_its_session_linked(tmp_
     home = tmp_path / "home"
     try:
         with up(installed, home, "--fleet", "2") as server:
-            server.said("2 of 2 simulated phones are linked", within_s=240)
+            server.said("2 of 2 simulated phones are linked")
         began = workers(home)
         assert len(began) == 2
         for wheel in (newer, older):
             installed.replace(wheel)
             with up(installed, home) as server:
                 server.said("is ready")
-                until_blocking(lambda: len(connected(installed, home)) == 2, server.tail, 240)
+                until_blocking(lambda: len(connected(installed, home)) == 2, server.tail)
             assert workers(home) == began, "the workers run on while the server is another version"
     finally:
         last = Program(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.deploy.wheels import ROOT, Environment, built_wheel, empty_environment
 from tests.processes import Program
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.store.engine.scripts import FILES
 
 
@@ -50,9 +51,11 @@ def test_from_the_wheel_alone_three_phones_are_linked_and_their_messages_read(wh
     options = ("--simulate", "--fleet", "3", "--port", "0", "--gateway-port", "0")
     server = Program((str(installed.program), "up", *options), log=tmp_path / "log", env=environment, cwd=home)
     try:
-        server.said("3 of 3 simulated phones are linked, and 3 of their messages were read", within_s=240)
+        server.said("3 of 3 simulated phones are linked, and 3 of their messages were read")
         send = (str(installed.program), "send", "972500000009", "Hello", "--phone", "972500000001", "--wait")
-        sent = subprocess.run(send, cwd=home, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        sent = subprocess.run(
+            send, cwd=home, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert sent.returncode == 0, sent.stdout + sent.stderr
     finally:
         server.end(signal.SIGINT)

@@ -107,7 +107,9 @@ def _try(operation: Any, mode: GenerationMode, served: Served, session: str | No
     def holds(case: Any) -> None:
         if session is not None:
             case.path_parameters["session_id"] = session
-        case.call_and_validate(base_url=served.url, headers={"X-API-Key": served.key}, checks=list(CHECKS))
+        case.call_and_validate(
+            base_url=served.url, headers={"X-API-Key": served.key}, checks=list(CHECKS), timeout=PATIENCE_S
+        )
 
     holds()
 
@@ -125,7 +127,8 @@ def test_a_generated_client_lists_sessions_sends_reads_and_gets_errors(
         module = importlib.import_module(f"generated_client.api.{tag}.{operation}")
         return module.sync(client=client, **arguments)
 
-    with package.AuthenticatedClient(base_url=served.url, token=served.key, raise_on_unexpected_status=True) as client:
+    access = {"base_url": served.url, "token": served.key, "timeout": httpx.Timeout(PATIENCE_S)}
+    with package.AuthenticatedClient(**access, raise_on_unexpected_status=True) as client:
         page = call("sessions", "list_sessions")
         assert {SESSION, LINKED} <= {each.session_id for each in page.sessions}
         body = models.SendBody(to="972500000001", message="Hello", session_id=LINKED)

@@ -40,8 +40,15 @@ const open = (host, port) => new Promise(tell => {
 const run = async () => {
   fs.mkdirSync(process.env.AUTH_DIR, { recursive: true, mode: 0o700 })
   fs.fchmodSync(fs.openSync(process.env.AUTH_DIR, 'r'), 0o700) // as the worker does: it must be its own
-  const told = { relay: await open(relay.hostname, Number(relay.port)), directly: await open('FAR', 1080) }
-  fs.writeFileSync('/talk/' + process.env.SESSION_ID, JSON.stringify(told))
+  const told = { relay: '', directly: '' }
+  while (told.relay !== 'open') { // it starts, and a busy machine takes its time
+    told.relay = await open(relay.hostname, Number(relay.port))
+    await new Promise(go => setTimeout(go, 200))
+  }
+  told.directly = await open('FAR', 1080)
+  const file = '/talk/' + process.env.SESSION_ID
+  fs.writeFileSync(file + '.new', JSON.stringify(told))
+  fs.renameSync(file + '.new', file) // whoever sees it reads all of it
 }
 run(); setInterval(() => {}, 1000); process.on('SIGTERM', () => process.exit())
 """
