@@ -40,7 +40,8 @@ def test_every_button_says_what_came_of_it() -> None:
 #: What only programs, workers, people at a terminal or the simulated world can be told; no page can meet it.
 FOR_PROGRAMS = frozenset(
     {
-        "API_KEY_AMBIGUOUS", "API_KEY_MISSING", "API_KEY_UNKNOWN", "BAD_QUESTION", "BAD_SIGNATURE", "CLIENT_DISCONNECTED",
+        "API_KEY_AMBIGUOUS", "API_KEY_MISSING", "API_KEY_UNKNOWN", "BAD_QUESTION", "BAD_SIGNATURE", "BODIES_FULL",
+        "CLIENT_DISCONNECTED",
         "CONTENT_ENCODED", "EPOCH_MISSING", "NOT_ASKED", "NOT_YOUR_MESSAGE", "UPLOAD_QUOTA",
         "DATA_DIR_IN_USE", "DOCKER_UNAVAILABLE", "FENCED", "FILE_EMPTY", "FILE_TOO_LARGE", "FILTER_REQUIRED",
         "FILE_STORE_UNAVAILABLE", "MEDIA_BUSY", "MEDIA_CORRUPT", "MEDIA_EXPIRED", "MEDIA_INVALID", "MEDIA_TOO_LARGE", "MEDIA_UNREACHABLE", "NO_MEDIA",

@@ -73,6 +73,7 @@ class ErrorTour:
         await installation_check.add_configured_proxies(self.context)
         hook = webhooks.Webhook("w_canary", "http://127.0.0.1:1/x", (), SECRETS["webhook secret"], "0-0", 1)
         await webhooks.put(scripts, hook)
+        await self.context.redis.set(keys.phone_of(HIDDEN_LID), "")  # somebody has written who hides the phone
         account = await person(self.fleet, "Dana", password=SECRETS["account password"])
         sealed = second_factor_seal.close(self.context.settings, account, SECRETS["second factor"].encode())
         await people.update(scripts, await person(self.fleet, "Gal"), totp=sealed)
@@ -257,6 +258,7 @@ class ErrorTour:
         self.note("/metrics", await self.fleet.client.get("/metrics"))
 
 
+HIDDEN_LID: Final = "123456789012345"
 _CAMPAIGN: Final = {"name": "x", "text": "hello", "consent": "They signed up in the shop."}
 #: Requests that are refused with more than a fixed sentence.
 _REFUSED_REQUESTS: Final[tuple[tuple[str, str, Any], ...]] = (
@@ -267,6 +269,7 @@ _REFUSED_REQUESTS: Final[tuple[tuple[str, str, Any], ...]] = (
     ),
     ("POST", "/api/v1/send", {"to": "972531111111", "media": {"url": "http://127.0.0.1:1/x.png"}}),
     ("POST", "/api/v1/send", {"to": "0501234567", "message": "x"}),
+    ("POST", "/api/v1/opt-outs", {"phone": HIDDEN_LID}),
     ("POST", "/api/v1/send", {"to": "972531111111", "message": "x", "sessionId": "nobody"}),
     ("POST", "/api/v1/proxies", {"url": NEW_PROXY.replace("socks5h", "http")}),
     ("POST", "/api/v1/proxies", {"url": PROXY}),
