@@ -99,6 +99,20 @@ async def test_what_is_to_leave_tomorrow_is_cancelled_by_its_time(gate: Gate) ->
     assert not _ids(tomorrow) & _ids(await _waiting(gate))
 
 
+@pytest.mark.parametrize("routed", [True, False])
+@pytest.mark.parametrize("to", ["lid:123456789012345", "120363025246125486@g.us"])
+async def test_what_waits_for_a_recipient_without_a_phone_is_cancelled_by_it(gate: Gate, to: str, routed: bool) -> None:
+    await gate.add_session()
+    others = await _post(gate, 2)
+    sent = await gate.client.post("/api/v1/send", json={"to": to, "message": "hi", "sessionId": "w1"})
+    if routed:
+        await _route(gate)
+    assert _ids(await _waiting(gate, to=to)) == {sent.json()["messageId"]}
+    cancelled = await gate.client.delete("/api/v1/queue", params={"to": to})
+    assert cancelled.json() == {"cancelled": 1, "tooLate": 0}
+    assert _ids(await _waiting(gate)) == _ids(others)
+
+
 async def test_everything_is_not_cancelled_by_a_call_that_names_nothing(gate: Gate) -> None:
     await _post(gate, 2)
     response = await gate.client.delete("/api/v1/queue")

@@ -69,11 +69,10 @@ class References:
     async def _quoted(self, body: SendBody, name: str, caller: Caller) -> NamedMessage:
         both = (self._scripts, self._context.archive)
         found = await named_message.find(*both, name, await self._sessions(body))
-        reaches = await self._context.session_labels.filter_for(caller.reach)
         if found is None:
             text = "The quoted message may be in the archive, which this process cannot read. Send it to ORCH_PORT."
             await message_search.require_complete(*both, text)
-        if found is None or not reaches(found.session):
+        if found is None or not await named_message.is_reached(self._context.session_labels, caller.reach, found):
             text = "There is no such message to reply to. Where `replyTo` is WhatsApp's id, name the session too."
             raise Refused("NO_SUCH_QUOTE", text, 422)
         if found.chat != body.to:  # it would show one person what another wrote

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.number_health import WarningCode
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import text
-from wa_orchestrator.web.models import NextCursor, OptionalTimestamp, ResponseModel
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import ErrorDetail
 
 EstimatedTime = Annotated[
@@ -91,6 +91,12 @@ class TimelineEntry(ResponseModel):
     at: OptionalTimestamp
     status: str
     note: str
+    answer: OptionalText = Field(
+        None,
+        description="What ended an attempt, as the worker reported it: `WA_` and WhatsApp's own number, or a name. "
+        "`note` is what follows from it.",
+        examples=["WA_479"],
+    )
 
 
 class MessageView(ResponseModel):

@@ -32,7 +32,7 @@ from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_keys import Place, counted_in
 from wa_orchestrator.store.messages.queues import AlreadySent, Confirmed, Ended, Gone, MustEnd, Queued, TooLate
-from wa_orchestrator.store.records import Message
+from wa_orchestrator.store.records import Message, answers_of
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
@@ -206,10 +206,14 @@ class MessageRoutes(RouteGroup):
         message = await self._found(message_id, caller)
         eta, language = await self._eta(message), self._settings.language
         timeline = await message_lookup.timeline(self._scripts, self._archive, message_id)
+        answers = answers_of(message)
         return MessageDetail.show(
             message,
             language,
-            timeline=[TimelineEntry(at=iso(at), status=status, note=note) for at, status, note in timeline],
+            timeline=[
+                TimelineEntry(at=iso(at), status=status, note=note, answer=answers.get(at) if note else None)
+                for at, status, note in timeline
+            ],
             waiting=eta and Waiting.of(eta, text=text(language, f"wait_reason.{eta.because}"), eta=eta.at_ms),
         )
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import waiting_messages
-from wa_orchestrator.gateway.request_models import BatchId, Instant, Phone, Reference, SessionId
+from wa_orchestrator.gateway.request_models import BatchId, Instant, Recipient, Reference, SessionId
 from wa_orchestrator.gateway.response_models import EmptiedQueue, MessageView, QueueItem, QueueResponse, WaitingList
 from wa_orchestrator.gateway.senders.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import queue_forecast
@@ -32,7 +32,7 @@ class WaitingFilters(RequestModel):
     """Which of the messages that wait; all filters must match."""
 
     session_id: SessionId | None = None
-    to: Phone | None = None
+    to: Recipient | None = None
     reference: Reference | None = None
     batch_id: BatchId | None = None
     since: Instant | None = Field(None, alias="from", description="Accepted at or after this instant.")
