@@ -182,7 +182,7 @@ class Product:
         async def scanned() -> bool:
             shown = await self.api.get(f"/api/sessions/{session}/qr", headers={"Accept": "application/json"})
             if shown.status_code != httpx.codes.OK:
-                return False
+                return await self.is_connected(session)  # by a scan that took longer than the phone waited
             answer = await self.control.post(f"/phones/{phone}/scan", json={"qr": shown.json()["qr"]})
             return answer.is_success
 

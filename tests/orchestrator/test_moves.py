@@ -1,12 +1,15 @@
 """Moving a session to another node, and draining a node: the old worker ends before it is fenced, nothing is lost."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, code_of, linked, now
+from tests.waiting import until
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.domain.workers import nodes as domain_nodes
@@ -15,13 +18,17 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.node_watch import NodeWatch
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.session_controller import SessionController
 from wa_orchestrator.runner.contract import NoNodeForWorker, WorkerSpec
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.sessions import commands, control_plane
 from wa_orchestrator.store.sessions import nodes as stored_nodes
 
 GB = 2**30
+IN_HAND_MS = 20_000
 
 
 class FakeCluster(FakeRunner):
@@ -32,7 +39,11 @@ class FakeCluster(FakeRunner):
         self.states = {f"node-{number}": NodeState.READY for number in (1, 2, 3)}
         self.vacated: list[str] = []
         self.full: set[str] = set()
-        self.epochs_at_stop: list[int] = []
+        self.epochs_at_end: list[int] = []
+        self.obeys = True
+        self.starting: set[str] = set()
+        self.may_start = asyncio.Event()
+        self.may_start.set()
         self.context: Context | None = None
 
     async def start(self, spec: WorkerSpec) -> str:
@@ -40,6 +51,8 @@ class FakeCluster(FakeRunner):
         node = spec.node or able[0]
         if node not in able:
             raise NoNodeForWorker(f"{node} takes nobody")
+        self.starting.add(spec.session_id)
+        await self.may_start.wait()
         plain = await super().start(spec)
         found = self.running.pop(plain)
         handle = f"{plain}@{node}"
@@ -47,10 +60,28 @@ class FakeCluster(FakeRunner):
         return handle
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
-        if self.context is not None and (found := self.running.get(handle)):
-            stored = await self.context.redis.hget(keys.session(found.session_id), "epoch")
-            self.epochs_at_stop.append(int(stored or 0) - found.epoch)
+        if found := self.running.get(handle):
+            await self._note_end(found)
         await super().stop(handle, grace_s)
+
+    async def command(
+        self, scripts: Scripts, session_id: str, kind: str, *, timeout_s: float, epoch: str = ""
+    ) -> dict[str, Any] | None:
+        """Answer as the session's worker: it leaves, or is of a version that does not know how."""
+        (found,) = [each for each in self.running.values() if each.session_id == session_id]
+        assert (kind, epoch, timeout_s) == ("leave", str(found.epoch), STOP_GRACE_S)
+        # It has a message in hand for so long, and is connected meanwhile.
+        await scripts.redis.hincrby(keys.session(session_id), "moved_at", -IN_HAND_MS)
+        if not self.obeys:
+            return {"ok": False, "code": "UNKNOWN_COMMAND"}
+        await self._note_end(found)
+        del self.running[found.handle]
+        return {"ok": True}
+
+    async def _note_end(self, found: FoundWorker) -> None:
+        if self.context is not None:
+            stored = await self.context.redis.hget(keys.session(found.session_id), "epoch")
+            self.epochs_at_end.append(int(stored or 0) - found.epoch)
 
     async def nodes(self) -> Sequence[WorkerNode]:
         return [WorkerNode(name, state, "192.0.2.7", 4 * GB, slots_in(4 * GB)) for name, state in self.states.items()]
@@ -75,9 +106,10 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def runner(context: Context) -> FakeCluster:
+def runner(context: Context, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     made = FakeCluster()
     made.context = context
+    monkeypatch.setattr(commands, "run", made.command)
     return made
 
 
@@ -90,16 +122,18 @@ async def move(api: httpx.AsyncClient, to: str, session_id: str = "s1") -> httpx
     return await api.post(f"/api/sessions/{session_id}/move", json={"to": to})
 
 
+@pytest.mark.parametrize("obeys", [True, False])
 async def test_a_moved_sessions_worker_ends_before_it_is_fenced_and_the_next_one_starts_where_it_was_told_to(
-    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster, obeys: bool
 ) -> None:
+    runner.obeys = obeys
     await linked(control, api, teller, "s1", PHONE)
     before = await now(control.context, "s1")
     asked = (await move(api, "node-3")).json()
     assert (asked["fromNode"], asked["toNode"], asked["awayMs"]) == ("node-1", "node-3", None)
     await drive(control)
     assert runner.stops[-1][1] == STOP_GRACE_S
-    assert runner.epochs_at_stop == [0], "the worker was fenced before it had ended: its last change would be refused"
+    assert runner.epochs_at_end == [0], "the worker was fenced before it had ended: its last change would be refused"
     after = await now(control.context, "s1")
     assert (runner.places(), after.node, after.epoch) == ({"s1": "node-3"}, "node-3", before.epoch + 1)
 
@@ -108,11 +142,42 @@ async def test_a_moved_sessions_worker_ends_before_it_is_fenced_and_the_next_one
     await teller.connected("s1", PHONE)
     shown = (await api.get("/api/sessions/s1")).json()
     assert shown["worker"]["node"] == "node-3"
-    assert shown["lastMove"]["awayMs"] > 0
+    assert 0 < shown["lastMove"]["awayMs"] < IN_HAND_MS, "it was connected while it had a message in hand"
     (told,) = await events(control, "session.relocated")
     assert (told["from"], told["to"], int(told["away_ms"])) == ("node-1", "node-3", shown["lastMove"]["awayMs"])
     await teller.connected("s1", PHONE)
     assert len(await events(control, "session.relocated")) == 1
+
+
+async def test_a_moved_session_does_not_wait_behind_others_for_its_start(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await move(api, "node-3")
+    await control_plane.set_restart_after(control.context.scripts, await control.context.scripts.now_ms() + 3_600_000)
+    await part(control, SessionController).attend("s1")
+    assert runner.places() == {"s1": "node-3"}
+
+
+async def test_where_many_are_moved_together_most_wait_in_the_queue_of_starts(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    controller, phones = part(control, SessionController), {"s1": PHONE, "s2": OTHER, "s3": THIRD}
+    for session_id, phone in phones.items():
+        await linked(control, api, teller, session_id, phone)
+    for session_id in phones:
+        await move(api, "node-3", session_id)
+    runner.starting.clear()
+    runner.may_start.clear()
+    async with asyncio.TaskGroup() as group:
+        for session_id in ("s1", "s2"):
+            group.create_task(controller.attend(session_id))
+        await until(lambda: runner.starting == {"s1", "s2"}, "two start at once")
+        await controller.attend("s3")
+        runner.may_start.set()
+    assert "s3" not in runner.places()
+    await drive(control)
+    assert runner.places() == dict.fromkeys(phones, "node-3")
 
 
 async def test_the_old_workers_late_report_is_no_return(
@@ -135,13 +200,13 @@ async def test_a_server_that_dies_in_the_middle_of_a_move_leaves_one_that_the_ne
     if worker_has_ended:
         await control.pool.stop("s1", 0)
     await control.lease.release()
-    runner.epochs_at_stop.clear()
+    runner.epochs_at_end.clear()
     successor = await another(control.context, runner)
     await successor.lease.step()
     await part(successor, Reconciler).step()
     await drive(successor)
     assert runner.places() == {"s1": "node-2"}
-    assert runner.epochs_at_stop == ([] if worker_has_ended else [0])
+    assert runner.epochs_at_end == ([] if worker_has_ended else [0])
 
 
 async def test_a_session_whose_chosen_node_takes_nobody_starts_where_there_is_room(
@@ -214,7 +279,10 @@ async def test_a_drained_nodes_sessions_leave_a_few_at_a_time_and_then_it_is_vac
     await watch.step()
     await drive(control)
     assert runner.places()["s3"] == "node-2"
-    assert runner.vacated == []
+    await watch.step()
+    assert runner.vacated == [], "what moves with the node would break the connections of those that log in"
+    for session_id in ("s2", "s3"):
+        await teller.connected(session_id, phones[session_id])
     await watch.step()
     (shown,) = [each for each in (await api.get("/api/v1/nodes")).json()["nodes"] if each["name"] == "node-1"]
     assert (shown["state"], shown["moved"], runner.vacated) == ("drained", 3, ["node-1"])

@@ -7,8 +7,9 @@ from typing import Final
 
 #: What an engine counts for a worker when it chooses a node: an idle one needs about this.
 RESERVED_BYTES: Final = 32 * 1024 * 1024
-#: Sessions that are away at the same time because of drains: those that wait for their turn are still connected.
-MOVES_AT_ONCE: Final = 4
+#: Sessions that are away at the same time because of drains: those that wait for their turn are still connected, and
+#: each that leaves is back sooner.
+MOVES_AT_ONCE: Final = 2
 
 
 class NodeState(StrEnum):

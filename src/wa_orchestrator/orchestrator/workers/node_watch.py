@@ -44,15 +44,26 @@ class NodeWatch:
             return _EVERY_S
         sessions = await records.sessions(self._context.scripts)
         rows = node_table.rows(nodes, drained, sessions)
+        away = await self._away(sessions)
         for row in rows:
-            await self._close(runner, row)
-        await self._move_next(rows, sessions)
-        return _WHILE_DRAINING_S if any(row.state is NodeState.DRAINING for row in rows) else _EVERY_S
+            await self._close(runner, row, away)
+        await self._move_next(rows, sessions, away)
+        return _WHILE_DRAINING_S if away or any(row.state is NodeState.DRAINING for row in rows) else _EVERY_S
 
-    async def _close(self, runner: PlacingRunner, row: NodeRow) -> None:
-        """Let a drained node get nothing new, also if whoever asked for it died, and let go what is left at last."""
+    async def _away(self, sessions: Sequence[Session]) -> Sequence[Session]:
+        """Return the sessions that are on their way to another node."""
+        now = await self._context.scripts.now_ms()
+        moving = [each for each in sessions if each.move_epoch is not None]
+        return [each for each in moving if transitions.move_pending(each) or abs(now - each.moved_at) < AWAY_AT_MOST_MS]
+
+    async def _close(self, runner: PlacingRunner, row: NodeRow, away: Sequence[Session]) -> None:
+        """Let a drained node get nothing new, also if whoever asked for it died, and let go what is left at last.
+
+        Not while sessions log in that have left it: a relay that moves meanwhile breaks their connections.
+        """
         name = row.node.name
-        is_empty = row.state is NodeState.DRAINED and name not in self._vacated
+        is_left = row.state is NodeState.DRAINED and not any(each.moved_from == name for each in away)
+        is_empty = is_left and name not in self._vacated
         must_close = row.is_drained and row.node.state is NodeState.READY
         if not (is_empty or must_close) or name not in await stored_nodes.drained(self._context.scripts):
             return  # or it was activated since
@@ -63,15 +74,11 @@ class NodeWatch:
             self._vacated.add(name)
             log.info("node.drained", node=name)
 
-    async def _move_next(self, rows: Sequence[NodeRow], sessions: Sequence[Session]) -> None:
-        now = await self._context.scripts.now_ms()
-        moving = [each for each in sessions if each.move_epoch is not None]
-        away: set[str] = {each.id for each in moving if abs(now - each.moved_at) < AWAY_AT_MOST_MS}
-        away |= {each.id for each in moving if transitions.move_pending(each)}
+    async def _move_next(self, rows: Sequence[NodeRow], sessions: Sequence[Session], away: Sequence[Session]) -> None:
         leaving: dict[str, Session] = {
             each.id: each for row in rows if row.state is NodeState.DRAINING for each in row.sessions
         }
-        waiting = sorted(leaving.keys() - away)
+        waiting = sorted(leaving.keys() - {each.id for each in away})
         used = Counter(each.node for each in sessions if each.node)
         room = domain_nodes.room_of([row.node for row in rows], [row.node.name for row in rows if row.is_drained], used)
         for session_id in domain_nodes.next_moves(waiting, moving=len(away), room=room):

@@ -13,11 +13,12 @@ from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
 from wa_orchestrator.domain.sessions.reconciliation import FoundWorker, node_of
 from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.domain.stream_events import ProxyReason
+from wa_orchestrator.domain.workers.nodes import MOVES_AT_ONCE
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.sessions import credential_files, relocation, transitions
 from wa_orchestrator.orchestrator.workers import restart_limit
 from wa_orchestrator.orchestrator.workers.engine_absence import EngineAbsence
 from wa_orchestrator.orchestrator.workers.worker_spec import fence_ms, spec_for
@@ -26,10 +27,12 @@ from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import client_version, control_plane, slots
+from wa_orchestrator.store.sessions import client_version, commands, control_plane, slots
 
 #: Time for a worker to finish its message. One that lost its proxy can finish nothing.
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
+#: How often the engine is asked whether a worker that leaves has ended.
+_LOOK_AGAIN_S = 0.1
 
 #: A clock runs wrong by less than this part of a time; and what a worker needs to close its connection.
 CLOCK_DRIFT, FENCE_MARGIN_MS = 100, 500
@@ -55,6 +58,7 @@ class WorkerPool:
         self.runner = runner
         self.workers: dict[str, KnownWorker] = {}
         self.absence = EngineAbsence(context)
+        self._moves = asyncio.Semaphore(MOVES_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, session_id: str) -> asyncio.Lock:
@@ -117,39 +121,64 @@ class WorkerPool:
         await self.enqueue(session.id)
 
     async def move(self, session: Session) -> None:
-        """End the worker and queue the session: it starts on another node.
+        """End the worker and start another one, on another node.
 
-        Unlike `replace` it fences last, at the start: until it has ended, the worker may store its credentials.
+        Unlike `replace` it fences last, at the start: until it has ended, the worker may store its credentials. A few
+        sessions at a time do not wait in the queue of starts; where somebody moves many, the others do.
         """
         if self._lease.holding is None:
             return
+        if known := self.workers.get(session.id):
+            await self._let_leave(session, known)
         await self.stop(session.id, STOP_GRACE_S)
         for found in await self.runner.survey():  # a new leader may not have adopted it yet
             if found.session_id == session.id and found.epoch <= session.epoch:
                 await self.runner.stop(found.handle, STOP_GRACE_S)
-        await self.enqueue(session.id)
+        if self._moves.locked():
+            await self.enqueue(session.id)
+            return
+        async with self._moves:
+            await self._start(session.id)
+
+    async def _let_leave(self, session: Session, known: KnownWorker) -> None:
+        """Have a worker end by itself, and wait until it has: an engine takes seconds longer to end it.
+
+        One that does not answer, or cannot obey, is left to `stop`.
+        """
+        answer = await commands.run(
+            self._context.scripts, session.id, "leave", timeout_s=STOP_GRACE_S, epoch=str(known.epoch)
+        )
+        await relocation.note_departure(self._context, session)
+        deadline = time.monotonic() + STOP_GRACE_S
+        while answer is not None and answer.get("ok") and time.monotonic() < deadline:
+            if all(found.handle != known.handle for found in await self.runner.survey()):
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def start(self, session_id: str) -> bool:
         """Start the session's worker if it should run and does not. Return whether a start was attempted."""
         async with self.lock(session_id):
-            session = await records.session(self._context.scripts, session_id)
-            if session is None or not transitions.wants_worker(session):
-                return False
-            known = self.workers.get(session_id)
-            if known is not None and known.epoch == session.epoch and not transitions.restart_pending(session):
-                return False  # it runs
-            if transitions.exchange_pending(session):
-                # A worker must not read credentials that are about to be exchanged.
-                await control_plane.request_attention(self._context.scripts, session_id)
-                return False
-            if await self._may_still_speak(session):
-                await self.enqueue(session_id, front=False)
-                return False
-            proxy_url = await self._proxy_url(session)
-            if proxy_url is None or (epoch := await self.fence(session)) is None:
-                return False
-            await self.stop(session_id, 0)
-            return await self._launch(session, epoch, proxy_url)
+            return await self._start(session_id)
+
+    async def _start(self, session_id: str) -> bool:
+        session = await records.session(self._context.scripts, session_id)
+        if session is None or not transitions.wants_worker(session):
+            return False
+        known = self.workers.get(session_id)
+        if known is not None and known.epoch == session.epoch and not transitions.restart_pending(session):
+            return False  # it runs
+        if transitions.exchange_pending(session):
+            # A worker must not read credentials that are about to be exchanged.
+            await control_plane.request_attention(self._context.scripts, session_id)
+            return False
+        if await self._may_still_speak(session):
+            await self.enqueue(session_id, front=False)
+            return False
+        proxy_url = await self._proxy_url(session)
+        if proxy_url is None or (epoch := await self.fence(session)) is None:
+            return False
+        await self.stop(session_id, 0)
+        return await self._launch(session, epoch, proxy_url)
 
     async def note_lost(self, session: Session) -> None:
         """Note that the session's worker may still run where nobody can stop it; fence it before."""

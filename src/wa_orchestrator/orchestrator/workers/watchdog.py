@@ -65,6 +65,8 @@ class Watchdog:
 
     async def _check(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
+        if self._lease.clock.was_set_back(now):
+            return  # Everything heard lies in the future. The leader's next pulse begins a grace period.
         match self._liveness(session, now):
             case Liveness.MISSED:
                 await self._mark(session, now)
