@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -31,8 +32,11 @@ def settings_of(home: Path) -> Settings:
     )
 
 
-async def work(redis_url: str, home: Path, backup_id: str, fuse: Fuse) -> None:
-    """Make a backup; with `backup_id` restore that one, unless a restore is decided already: then finish it."""
+async def work(redis_url: str, home: Path, backup_id: str, chosen: Sequence[str], fuse: Fuse) -> None:
+    """Make a backup; with `backup_id` restore that one, unless a restore is decided already: then finish it.
+
+    Without `chosen` sessions everything is restored.
+    """
     redis = LineClient.from_url(redis_url, decode_responses=True)
     context = make_context(settings_of(home), redis)
     control = service.assemble(context, FakeRunner())
@@ -46,26 +50,27 @@ async def work(redis_url: str, home: Path, backup_id: str, fuse: Fuse) -> None:
     if not backup_id:
         await runs.request(context.scripts, "test")
     elif not any(prepared_restore.decided(context.settings)):
-        await _decide(context, backup_id)
+        await _decide(context, backup_id, chosen)
     await backups.step()
     sys.settrace(None)
     await context.archive.close()
     await redis.aclose()
 
 
-async def _decide(context: Context, backup_id: str) -> None:
+async def _decide(context: Context, backup_id: str, chosen: Sequence[str]) -> None:
     """Check a backup and decide its restore, as the route does."""
     settings = context.settings
     staged = await asyncio.to_thread(prepared_restore.stage, settings, backup_files.find(settings, backup_id), None)
-    changes = prepared_restore.compare(staged, await records.sessions(context.scripts), None)
-    now = await context.scripts.now_ms()
-    plan = Plan(prepared_restore.plan_id(staged), backup_id, True, changes.returns, "test", now, staged.manifest.cursor)
+    changes = prepared_restore.compare(staged, await records.sessions(context.scripts), chosen or None)
+    now, restored = await context.scripts.now_ms(), (*changes.returns, *changes.goes_back)
+    plan_id, cursor = prepared_restore.plan_id(staged), staged.manifest.cursor
+    plan = Plan(plan_id, backup_id, not chosen, restored, "test", now, cursor)
     await asyncio.to_thread(prepared_restore.commit, staged, plan)
 
 
-def run(redis_url: str, home: Path, backup_id: str, dies_at: int, executed: Connection) -> None:
+def run(redis_url: str, home: Path, backup_id: str, chosen: Sequence[str], dies_at: int, executed: Connection) -> None:
     """Work to the end, or die at this line; 0 lives. Sends how many lines were executed."""
     configure("error")
     fuse = Fuse(dies_at)
-    asyncio.run(work(redis_url, home, backup_id, fuse))
+    asyncio.run(work(redis_url, home, backup_id, chosen, fuse))
     executed.send(fuse.executed)

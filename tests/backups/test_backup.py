@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from datetime import datetime
@@ -15,6 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.backups import archives
+from tests.domain.test_baileys_account import creds
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.backups import archive_reader, backup_files, session_copies
@@ -79,14 +81,45 @@ async def test_a_backup_has_every_session_and_is_listed_with_what_it_needs(
     assert "backup.done" in await alerts(redis)
 
 
-async def test_a_backup_names_the_sessions_that_were_brought_in_and_have_not_started(
+async def test_a_session_that_was_brought_in_and_has_not_started_is_backed_up_and_restored(
     api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
 ) -> None:
-    await provision(api, settings, "north", "moved", "from-trash", "never-linked")
-    for name in ("moved", "from-trash", "never-linked"):
+    await provision(api, settings, "north", "moved", "taken", "restored", "never-linked")
+    files = {"creds.json": json.dumps(creds()), "pre-key-1.json": "{}", "sender-key-1203@g.us--97250--0.json": "{}"}
+    for name in ("moved", "taken", "restored", "never-linked"):
+        (credential_files.directory(settings, name) / "auth.db").unlink()
+    for name, content in files.items():  # it got them from the trash, and its worker has not made a store of them
+        (credential_files.directory(settings, "moved") / name).write_text(content)
+    # Theirs are still in the trash: from another program, and from here.
+    trash_id = await credential_files.bring_in(settings, "taken", 1_700_000_000_000, files, phone="97250", label="")
+    await redis.hset("session:taken", mapping={"restore": trash_id, "phone": "97250"})
+    archives.auth_db(settings.sessions_dir / ".trash" / "restored-1700000000000" / "auth.db", "restored", epoch=7)
+    await redis.hset("session:restored", "restore", "restored-1700000000000")
+
+    (made,) = (await make(api, service))["backups"]
+    assert (made["sessions"], made["leftOut"]) == (["moved", "north", "restored", "taken"], [])
+    await redis.flushall()
+    shutil.rmtree(settings.sessions_dir)
+    assert (await api.post(f"/api/v1/backups/restore/{made['id']}")).status_code == 202
+    await service.step()
+    for name in ("moved", "taken"):
+        place = credential_files.directory(settings, name)
+        assert {path.name: path.read_text() for path in place.iterdir()} == files
+        assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
+    assert await credential_files.stored_epoch(settings, "restored") == 7
+    assert await redis.hmget("session:taken", "restore", "named_phone") == ["", "97250"]
+    assert await redis.hget("session:restored", "restore") == ""
+
+
+async def test_a_backup_names_the_sessions_whose_credentials_from_elsewhere_cannot_be_used(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "moved", "from-trash")
+    for name in ("moved", "from-trash"):
         (credential_files.directory(settings, name) / "auth.db").unlink()
     (credential_files.directory(settings, "moved") / "creds.json").write_text("{}")
-    await redis.hset("session:from-trash", "restore", "from-trash-1")
+    (settings.sessions_dir / ".trash" / "from-trash-1700000000000").mkdir(parents=True)
+    await redis.hset("session:from-trash", "restore", "from-trash-1700000000000")
     (made,) = (await make(api, service))["backups"]
     assert (made["sessions"], made["leftOut"]) == (["north"], ["from-trash", "moved"])
     (credential_files.directory(settings, "moved") / "creds.json").unlink()

@@ -146,9 +146,34 @@ def with_no_redis_state(place: Path) -> Entries:
     return [("manifest.json", archives.manifest(files)), *files.items()]
 
 
+def with_imported(place: Path, text: str) -> Entries:
+    """A session that another program's credentials were brought for."""
+    files = archives.contents(place)
+    del files["sessions/north/auth.db"]
+    files["sessions/north/imported.json"] = text.encode()
+    session = {"id": "north", "how": "imported", "sealed": False}
+    return [("manifest.json", archives.manifest(files, sessions=[session])), *files.items()]
+
+
+def with_a_list_of_imported_files(place: Path) -> Entries:
+    return with_imported(place, '["creds.json"]')
+
+
+def with_imported_files_that_are_no_account(place: Path) -> Entries:
+    return with_imported(place, '{"creds.json": "{}", "../../creds.json": "{}"}')
+
+
+def with_imported_files_beside_a_store(place: Path) -> Entries:
+    files = archives.contents(place) | {"sessions/north/imported.json": b"{}"}
+    return [("manifest.json", archives.manifest(files)), *files.items()]
+
+
 @pytest.mark.parametrize(
     ("made", "code"),
     [
+        (with_a_list_of_imported_files, "BACKUP_DAMAGED"),
+        (with_imported_files_that_are_no_account, "BACKUP_DAMAGED"),
+        (with_imported_files_beside_a_store, "BACKUP_DAMAGED"),
         (with_traversal, "BACKUP_UNSAFE"),
         (with_unnamed_traversal, "BACKUP_UNSAFE"),
         (with_absolute_name, "BACKUP_UNSAFE"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import shutil
 import sqlite3
 from contextlib import closing
@@ -22,23 +23,30 @@ from wa_orchestrator.domain.campaigns.recipients import Recipient
 from wa_orchestrator.domain.conversation import ConversationState
 from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.sessions.session import Reason, State
-from wa_orchestrator.orchestrator.backups import journal_file, prepared_restore
+from wa_orchestrator.orchestrator.backups import journal_file, prepared_restore, restore_forecast
 from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
+from wa_orchestrator.orchestrator.backups.prepared_restore import Changes, SavedRecords
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
+from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
-from wa_orchestrator.store.backups import state_dump
+from wa_orchestrator.store.backups import restored_sessions, state_dump
+from wa_orchestrator.store.backups.restored_sessions import Restored
 from wa_orchestrator.store.campaigns import campaign_records, campaign_rows
 from wa_orchestrator.store.conversations import conversation_index
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.records import Entry
+from wa_orchestrator.store.sessions import PhoneFull, slots
 
 #: What differs on purpose after a restore: sessions rest until they start, epochs leap, and the new installation's own.
-VOLATILE = {"status", "reason", "standing", "epoch", "version", "changed_at", "restart_epoch", "lost_at", "unlinked_at"}
+VOLATILE = {
+    "status", "reason", "standing", "epoch", "version", "changed_at", "started_at", "restart_epoch", "lost_at",
+    "unlinked_at",
+}  # fmt: skip
 
 
 async def state(context: Context) -> dict[str, Any]:
@@ -158,6 +166,139 @@ async def test_a_session_that_returns_never_overfills_its_proxy(
     returned = await records.session(context.scripts, "north")
     assert returned is not None
     assert returned.proxy == ""
+
+
+async def lose_session(redis: Redis, session: records.Session) -> None:
+    """Delete a session as if it had been deleted: its record, its slot, its place at its phone."""
+    await redis.delete(f"session:{session.id}")
+    await redis.srem("sessions:all", session.id)
+    await redis.srem(f"proxy:sessions:{session.proxy}", session.id)
+    await redis.srem(f"phone:sessions:{session.phone}", session.id)
+
+
+async def ended_restore(api: httpx.AsyncClient) -> dict[str, Any]:
+    (ended, *_) = (await api.get("/api/v1/backups")).json()["latest"]
+    assert ended["kind"] == "restore"
+    found: dict[str, Any] = ended
+    return found
+
+
+async def test_a_restore_tells_before_and_after_which_sessions_do_not_come_back_and_why(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "west", "north", "south", "east")
+    found = {str(each.id): each for each in await records.sessions(context.scripts)}
+    phone = "972501000077"
+    await redis.hset("session:south", "phone", phone)
+    (made,) = (await make(api, service))["backups"]
+    for each in ("north", "south", "west"):
+        await lose_session(redis, found[each])
+        shutil.rmtree(credential_files.directory(settings, each))
+    await redis.sadd(f"phone:sessions:{phone}", *(f"other_{number}" for number in range(4)))
+    taken = [f"guest_{number}" for number in range(4)]
+    await redis.delete(f"proxy:sessions:{found['north'].proxy}")
+    await redis.sadd(f"proxy:sessions:{found['north'].proxy}", *taken)
+    crowded = {each for each in ("north", "west") if found[each].proxy == found["north"].proxy}
+
+    before = await state(context)
+    checked = await api.post(f"/api/v1/backups/restore/{made['id']}", json={"dryRun": True})
+    changes = checked.json()["changes"]
+    assert await state(context) == before, "it is told before anything is touched"
+    assert (set(changes["returns"]), changes["phoneFull"]) == ({"north", "west"}, ["south"])
+    assert set(changes["noRoom"]) == crowded
+
+    await restore(api, service, made["id"])
+    ended = await ended_restore(api)
+    assert (ended["error"], ended["complete"], ended["sessions"]) == (None, False, 4)
+    told = {each["sessionId"]: each["outcome"] for each in ended["outcomes"]}
+    expected = {"north": "RESTORED", "west": "RESTORED", "east": "RESTORED"} | dict.fromkeys(crowded, "NO_ROOM")
+    assert told == expected | {"south": "PHONE_FULL"}
+    assert [each["outcome"] for each in ended["outcomes"]][-1] == "RESTORED", "the others come first"
+    assert all(each["text"] for each in ended["outcomes"])
+
+    events = [fields for _, fields in await redis.xrange("events")]
+    (end,) = [each for each in events if each["type"].startswith("restore.") and each["type"] != "restore.session"]
+    assert (end["type"], end["incomplete"]) == ("restore.incomplete", str(len(crowded) + 1))
+    assert alert_of(end) is not None
+    by_session = {each["session"]: each["outcome"] for each in events if each["type"] == "restore.session"}
+    assert by_session == told
+    assert await records.session(context.scripts, "south") is None
+    assert not credential_files.directory(settings, "south").exists(), "it was not restored, so nothing of it is here"
+
+
+async def test_what_the_check_promises_is_what_the_script_does(
+    api: httpx.AsyncClient, settings: Settings, context: Context, redis: Redis, tmp_path: Path
+) -> None:
+    await provision(api, settings, "here")
+    here = await records.session(context.scripts, "here")
+    assert here is not None
+    dice = random.Random(7)
+    saved = {
+        f"w{number}": {"id": f"w{number}", "phone": phone, "proxy": proxy, "status": "stopped", "epoch": "1"}
+        for number in range(40)
+        for phone, proxy in [(f"97250100000{dice.randrange(9)}", dice.choice([here.proxy, "back_1", "gone_1", ""]))]
+    }
+    backup = SavedRecords(saved, {"back_1": {"id": "back_1", "status": "OK", "url": "socks5h://a:b@127.0.0.1:9"}})
+    changes = Changes(tuple(saved), (), (), (), ())
+    told = await restore_forecast.with_forecast(context, backup, changes)
+    done: dict[str, list[str]] = {"returns": [], "no_room": [], "phone_full": []}
+    for session_id, fields in saved.items():
+        proxy = await slots.sticky_proxy(context.scripts, fields["phone"]) or fields["proxy"]
+        result = await restored_sessions.restore(
+            context.scripts, session_id, fields, proxy=proxy, proxy_fields=backup.proxies.get(proxy, {}),
+            per_proxy=settings.max_sessions_per_proxy, per_phone=settings.max_sessions_per_phone,
+        )  # fmt: skip
+        kind = "phone_full" if isinstance(result, PhoneFull) else "returns"
+        done[kind].append(session_id)
+        if isinstance(result, Restored) and proxy and not result.proxy:
+            done["no_room"].append(session_id)
+    assert {name: list(getattr(told, name)) for name in done} == done
+    assert all(done.values()), "each of them happens"
+
+
+async def test_a_restore_whose_sessions_all_came_back_is_done_and_says_so(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "south")
+    (made,) = (await make(api, service))["backups"]
+    await restore(api, service, made["id"], sessions=["south"])
+    ended = await ended_restore(api)
+    assert ended["complete"]
+    assert [(each["sessionId"], each["outcome"]) for each in ended["outcomes"]] == [("south", "RESTORED")]
+    await redis.flushall()
+    await restore(api, service, made["id"])
+    ended = await ended_restore(api)
+    assert ended["complete"]
+    assert [each["sessionId"] for each in ended["outcomes"]] == ["north", "south"]
+
+
+async def test_a_restore_that_had_ended_when_its_server_died_is_neither_repeated_nor_told_twice(
+    api: httpx.AsyncClient,
+    settings: Settings,
+    service: BackupService,
+    redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await provision(api, settings, "north")
+    (made,) = (await make(api, service))["backups"]
+    for body in ({"sessions": ["north"]}, {}):  # some sessions, then everything
+        if not body:
+            await redis.flushall()
+            lose_files(settings)
+        with monkeypatch.context() as dying:
+            dying.setattr(prepared_restore, "finish", killed)
+            with pytest.raises(OSError, match="killed here"):
+                await restore(api, service, made["id"], **body)
+        assert list(prepared_restore.decided(settings))
+        await service.step()
+        assert list(prepared_restore.decided(settings)) == []
+        told = [fields["type"] for _, fields in await redis.xrange("events")]
+        assert (told.count("restore.done"), told.count("restore.failed")) == (1, 0)
+        assert (await ended_restore(api))["error"] is None
+
+
+def killed(_directory: Path) -> None:
+    raise OSError("killed here")
 
 
 async def test_a_session_online_after_the_backup_goes_back_only_if_that_is_accepted_and_its_files_stay_in_the_trash(

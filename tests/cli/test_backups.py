@@ -7,6 +7,7 @@ from tests.backups import archives
 from tests.cli.conftest import Run, Running
 from tests.cli.terminal import at_a_terminal
 from wa_orchestrator.cli.operations import backups
+from wa_orchestrator.store import keys
 
 IDS = ("bk1", "bk2", "bk3")
 
@@ -60,6 +61,30 @@ def test_the_end_of_a_restore_tells_what_became_of_messages() -> None:
     assert backups._told({"messages": {}}) == ""
     said = backups._told({"messages": {"sent": 4, "unknown": 3, "waiting": 2}})
     assert said.startswith(" 2 messages wait and are sent. 3 may have been sent before")
+
+
+def test_a_restore_in_part_names_each_session_that_did_not_come_back_and_is_a_failure(wa: Run, server: Running) -> None:
+    with_credentials(server)
+    server.linked("bk4", "972507770009")
+    archives.auth_db(server.data_dir / "sessions" / "bk4" / "auth.db", "bk4")
+    assert wa("backup").code == 0
+    (newest, *_) = wa("backups", "--json").json["backups"]
+    server.redis.delete(keys.session("bk4"), keys.sessions_of_phone("972507770009"))
+    server.redis.srem(keys.SESSIONS_ALL, "bk4")
+    for number in range(4):
+        server.linked(f"sibling{number}", "972507770009")
+    told = wa("restore", newest["id"], "--session", "bk4", "--session", "bk3", "--yes")
+    assert told.code == 1, told.out
+    assert "− 1 do not come back: their phones have as many sessions as they may" in told.err
+    said, line = told.out.splitlines()
+    assert said == f"{newest['id']} is restored in part: 1 of 2 sessions came back as they were."
+    assert line.startswith("bk4: PHONE_FULL. It did not come back")
+    ended = wa("backups", "--json").json["latest"][0]
+    assert not ended["complete"]
+    assert {each["sessionId"]: each["outcome"] for each in ended["outcomes"]} == {
+        "bk4": "PHONE_FULL",
+        "bk3": "RESTORED",
+    }
 
 
 def test_a_backup_that_fails_speaks_of_older_ones_only_where_there_are_some() -> None:

@@ -19,10 +19,13 @@ from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_buttons import said, toast
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.jobs import Job
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
+from wa_orchestrator.domain.stream_events import BackupEnded, EventType
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
 from wa_orchestrator.orchestrator.api.jobs import JobRoutes
-from wa_orchestrator.orchestrator.backups import backup_files
+from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
 from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
 from wa_orchestrator.store.backups.runs import EndedRun, Run
@@ -108,6 +111,44 @@ def test_a_backup_is_asked_for_and_followed_to_its_end(
     backup_files.note_path(path).write_text(json.dumps(asdict(note)))
     page.reload()
     expect(page.locator("#backups-notice")).to_contain_text("worker_9")
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_restore_under_way_shows_which_session_it_is_at_what_is_left_and_how_it_ended_for_each(
+    served: ServedFleet, enter: Enter, tmp_path: Path, language: str
+) -> None:
+    words = texts(language)
+    plan = Plan("restore-a", ID, False, ("gone_1", "worker_4", "worker_5", "worker_6"), "dashboard:Dana", 1, "0")
+    directory = tmp_path / "sessions" / ".restore" / plan.id
+    directory.mkdir(parents=True)
+    (directory / "plan.json").write_text(json.dumps(asdict(plan)))
+    page = enter(language)
+    rows = page.locator("#restore-sessions tbody tr")
+    expect(rows).to_have_count(4)  # it waits for a backup
+    expect(page.locator("#restore-sessions header")).to_contain_text(words["backups.restore_waits"])
+
+    at = served.do(lambda on: on.scripts.now_ms())
+    prepared_restore.note_outcome(directory, "gone_1", RestoreOutcome.PHONE_FULL)
+    prepared_restore.note_outcome(directory, "worker_4", RestoreOutcome.RESTORED)
+    run = Run("restore", ID, "restoring", 2, 4, "worker_5", "dashboard:Dana", at)
+    served.do(lambda on: runs.report(on.scripts, run))
+    expect(page.locator("#headline")).to_have_text(words["backups.restoring"].format(n=2, total=4))
+    expect(page.locator("#backup-run [role=progressbar]")).to_have_attribute("aria-valuenow", "2")
+    expect(rows.nth(0)).to_contain_text(words["backups.stage_now"])
+    expect(rows.nth(1)).to_contain_text(words["backups.stage_waits"])
+    expect(rows.nth(2)).to_contain_text("gone_1")
+    expect(rows.nth(2)).to_contain_text(words["restore_outcome.PHONE_FULL"])
+    expect(rows.nth(3)).to_contain_text(words["restore_outcome.RESTORED"])
+
+    outcomes = {"gone_1": "PHONE_FULL"} | dict.fromkeys(("worker_4", "worker_5", "worker_6"), "RESTORED")
+    ended = EndedRun("restore", ID, at, at, 4, outcomes=outcomes)
+    told = BackupEnded(ID, 4, incomplete=1)
+    prepared_restore.finish(directory)
+    served.do(lambda on: runs.end_restore(on.scripts, plan.id, ended, EventType.RESTORE_INCOMPLETE, told))
+    expect(rows).to_have_count(0)
+    result = page.locator("#backup-result")
+    expect(result).to_contain_text(words["backups.restored_in_part"].format(n=3, total=4))
+    expect(result).to_contain_text(words["restore_outcome.PHONE_FULL"])
 
 
 @pytest.mark.parametrize("language", languages())

@@ -72,7 +72,10 @@ def restore(
     identity: Identity = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Check a backup whole, show what would change, and restore it. Anything wrong: refused, and nothing is changed."""
+    """Check a backup whole, show what would change, and restore it. Anything wrong: refused, and nothing is changed.
+
+    Exit code 1 when it fails, and when a session did not come back as it was.
+    """
     key = _read(identity) if identity else None
     plan = run.client.restore_backup(backup_id, sessions=session, identity=key, dry_run=True)
     changes = plan["changes"]
@@ -83,9 +86,9 @@ def restore(
     before = run.client.backups()
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
     ended = _follow(run, "restore", lambda now: _newer(now, before["latest"], "restore"))
-    done = f"{backup_id} is restored; {ended['sessions']} sessions start.{_told(ended)}"
+    done = f"{_restored(backup_id, ended)}{_told(ended)}"
     run.say(ended, _outcome(ended, done, older=before["backups"]))
-    if ended["error"]:
+    if not ended["complete"]:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -126,6 +129,8 @@ def _described(changes: dict[str, list[str]]) -> list[str]:
             "older",
             "of them were online after the backup: chat keys go back, messages since then may be unreadable",
         ),
+        ("!", "noRoom", "of those that come back have no free slot on their proxy: they wait for another one"),
+        ("−", "phoneFull", "do not come back: their phones have as many sessions as they may"),
         ("·", "kept", "were linked again after the backup and stay as they are"),
         ("·", "untouched", "are not restored and stay as they are"),
     ]
@@ -157,6 +162,16 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
                 return ended
             time.sleep(_LOOK_S)
     raise Refused("TOO_SLOW", f"The {kind} has not ended within an hour. To check: wa-orchestrator backups")
+
+
+def _restored(backup_id: str, ended: dict[str, Any]) -> str:
+    """Say that a restore is done; of sessions that did not come back as they were, which and why."""
+    if ended["complete"]:
+        return f"{backup_id} is restored; {ended['sessions']} sessions start."
+    left = [each for each in ended["outcomes"] if each["outcome"] != "RESTORED"]
+    count = ended["sessions"] - len(left)
+    lines = [f"{backup_id} is restored in part: {count} of {ended['sessions']} sessions came back as they were."]
+    return "\n".join([*lines, *(f"{each['sessionId']}: {each['outcome']}. {each['text']}" for each in left)])
 
 
 def _told(ended: dict[str, Any]) -> str:

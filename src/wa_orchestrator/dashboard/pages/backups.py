@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
+from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -12,14 +13,18 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain import backup_schedule
-from wa_orchestrator.orchestrator.backups import backup_files
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
+from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.backups import runs
-from wa_orchestrator.store.backups.runs import EndedRun
+from wa_orchestrator.store.backups.runs import EndedRun, Run
 
 _UNITS: Final = ("kB", "MB", "GB", "TB")
 _DAY_MS: Final = 86_400_000
+#: So many sessions of a restore are listed; the others are counted.
+_MOST_ROWS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,14 @@ class BackupRow:
     by: str
     note: BackupNote | None
     failed: EndedRun | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRow:
+    """A session of a restore that is carried out: `waits`, `now`, or how it ended for it."""
+
+    id: str
+    stage: str
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
@@ -46,16 +59,35 @@ async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> di
     sessions = len(view.snapshot.rows)
     restored = next((each for each in ended if each.kind == "restore"), None)
     recent = restored if restored and view.now_ms - restored.ended_at < _DAY_MS else None
+    decided = await asyncio.to_thread(lambda: next(prepared_restore.decided(settings), None))
+    rows = [] if decided is None else restore_rows(decided[1], running, await asyncio.to_thread(_outcomes, decided[0]))
     return {
-        "headline": macros.backups_headline(view, newest, sessions),
+        "headline": macros.backups_headline(view, newest, sessions, running),
         "backup-now": macros.backup_now(view, running, asked),
         "backups-notice": macros.backups_notice(view, newest, settings),
         "backup-run": macros.backup_run(view, running, asked),
+        "restore-sessions": macros.restore_sessions(view, rows, running, _MOST_ROWS),
         "backup-result": macros.restore_result(view, recent),
         "backup-list": macros.backup_list(view, rows_of(notes, ended), settings, size),
         "backup-copies": macros.backup_copies(view, notes, settings, await asyncio.to_thread(_free, settings), size),
         "backup-facts": macros.backup_facts(view, newest, settings, _next_ms(view, settings)),
     }
+
+
+def restore_rows(plan: Plan, running: Run | None, outcomes: Mapping[str, str]) -> list[RestoreRow]:
+    """Return the sessions of a decided restore: the one that it is at, those that wait, and those that are done."""
+    restoring = running is not None and running.kind == "restore"
+    done = running.done if running is not None and restoring else 0
+    known = dict.fromkeys(plan.sessions[:done], RestoreOutcome.RESTORED.value) | dict(outcomes)
+    waiting = [each for each in plan.sessions if each not in known]
+    at = running.session if running is not None and restoring else ""
+    rows = [RestoreRow(each, "now" if each == at else "waits") for each in waiting]
+    ended = [RestoreRow(each, known[each]) for each in plan.sessions if each in known]
+    return rows + sorted(ended, key=lambda row: row.stage == RestoreOutcome.RESTORED)
+
+
+def _outcomes(directory: Path) -> Mapping[str, str]:
+    return prepared_restore.noted_outcomes(directory)
 
 
 def rows_of(notes: Sequence[BackupNote], ended: Sequence[EndedRun]) -> list[BackupRow]:
@@ -79,7 +111,7 @@ def size(count: float) -> Markup:
 def plan_part(renderer: Renderer, view: View, form: Mapping[str, str], answer: Mapping[str, Any]) -> Markup:
     """Render what a restore would change, with the choice of sessions if some are to be chosen."""
     changes = answer["changes"]
-    in_backup = [*changes["returns"], *changes["goesBack"], *changes["kept"]]
+    in_backup = [*changes["returns"], *changes["phoneFull"], *changes["goesBack"], *changes["kept"]]
     if form.get("what") == "some":
         in_backup = sorted({*in_backup, *_listed(form)})
     chosen = set(form.get("sessions", "").split(",")) if form.get("listed") else set(in_backup)

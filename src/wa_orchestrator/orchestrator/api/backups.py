@@ -12,13 +12,17 @@ from pydantic import Field, SecretStr
 from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import backup_schedule
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.sessions.reads import SessionId
 from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
 from wa_orchestrator.orchestrator.backups.prepared_restore import Changes, Plan, Staged
+from wa_orchestrator.orchestrator.backups.restore_forecast import with_forecast
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import runs, state_dump
+from wa_orchestrator.store.backups.runs import EndedRun
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller, ReadCaller
 from wa_orchestrator.web.ids import PRINTABLE
@@ -45,7 +49,7 @@ class BackupView(ResponseModel):
     needs_auth_key: bool = Field(description="Its credentials can be used only with the AUTH_KEY they were made with.")
     has_history: bool = Field(description="It contains the history on disk: messages and events that had left Redis.")
     left_out: list[str] = Field(
-        [], description="Sessions that had been brought in and had not started: their credentials are not in it."
+        [], description="Sessions whose credentials from elsewhere cannot be used, so that they are not in it."
     )
     copied: bool = Field(description="Its second copies are in BACKUP_COPY_DIR and BACKUP_S3_URL, where set.")
 
@@ -67,6 +71,14 @@ class RunView(ResponseModel):
     began_at: OptionalTimestamp
 
 
+class SessionOutcomeView(ResponseModel):
+    """What became of one session of a restore."""
+
+    session_id: str
+    outcome: RestoreOutcome
+    text: str = Field(description="The outcome for a person, with what to do.")
+
+
 class EndedRunView(ResponseModel):
     """A backup or restore that ended."""
 
@@ -82,6 +94,8 @@ class EndedRunView(ResponseModel):
         description="After a restore of everything: how many messages that waited in the backup are `sent`, `unknown` "
         "(they may have been sent before, and are not sent again by themselves), `waiting`, or `held` for a person."
     )
+    complete: bool = Field(description="It did not fail, and every session of a restore came back as it was.")
+    outcomes: list[SessionOutcomeView] = Field(description="Of a restore: its sessions, the incomplete ones first.")
 
 
 class BackupsResponse(ResponseModel):
@@ -128,6 +142,13 @@ class ChangesView(ResponseModel):
     kept: list[str] = Field(description="They were linked again after the backup and stay as they are.")
     untouched: list[str] = Field(description="They are not in the backup, or were not chosen.")
     older: list[str] = Field(description="Of those that go back: they were online after the backup.")
+    no_room: list[str] = Field(
+        description="Of those that return: their proxy has no free slot now, or is gone. They wait for another one."
+    )
+    phone_full: list[str] = Field(
+        description="They do not exist and do not return: their phones have MAX_SESSIONS_PER_PHONE sessions. They are "
+        "tried all the same, should one of those be deleted meanwhile."
+    )
 
 
 class RestoreResponse(ResponseModel):
@@ -171,7 +192,7 @@ class BackupRoutes(RouteGroup):
             backups=[BackupView.of(each) for each in await asyncio.to_thread(backup_files.listed, settings)],
             running=await self._running(),
             requested=await runs.requested(self._scripts) is not None,
-            latest=[EndedRunView.of(each) for each in await runs.latest(self._scripts)],
+            latest=[_ended(each, settings.language) for each in await runs.latest(self._scripts)],
             next_at=iso(round(upcoming.timestamp() * 1000)) or "",
             keep=settings.max_backups,
             encrypted=settings.backup_recipient is not None,
@@ -215,6 +236,8 @@ class BackupRoutes(RouteGroup):
         whole = wanted.sessions is None and await state_dump.is_empty(self._scripts)
         current = await records.sessions(self._scripts)
         changes = prepared_restore.compare(staged, current, wanted.sessions)
+        if not whole:
+            changes = await with_forecast(self._context, staged.saved, changes)
         answer = RestoreResponse(
             backup=note.id,
             created_at=iso(staged.manifest.created_at),
@@ -226,7 +249,7 @@ class BackupRoutes(RouteGroup):
             return answer
         if changes.older and not wanted.accept_older:
             raise _older(changes)
-        restored = (*changes.returns, *changes.goes_back)
+        restored = (*changes.returns, *changes.goes_back, *changes.phone_full)
         now = await self._scripts.now_ms()
         plan = Plan(
             prepared_restore.plan_id(staged), note.id, whole, restored, caller.key_id, now, staged.manifest.cursor
@@ -234,6 +257,17 @@ class BackupRoutes(RouteGroup):
         await self._audit(caller, "backup.restore", note.id, sessions=len(restored), whole=whole)
         await asyncio.to_thread(prepared_restore.commit, staged, plan)
         return answer
+
+
+def _ended(run: EndedRun, language: str) -> EndedRunView:
+    ordered = sorted(run.outcomes.items(), key=lambda each: (each[1] == RestoreOutcome.RESTORED, each[0]))
+    views = [
+        SessionOutcomeView(
+            session_id=session_id, outcome=RestoreOutcome(why), text=catalogue.text(language, f"restore_outcome.{why}")
+        )
+        for session_id, why in ordered
+    ]
+    return EndedRunView.of(run, complete=not run.error and not run.incomplete, outcomes=views)
 
 
 async def backup_file(context: Context, caller: Caller, backup_id: str) -> BackupFile:

@@ -2,19 +2,21 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyrage
 
 from wa_orchestrator.archive import sqlite_copies
+from wa_orchestrator.domain.sessions import baileys_account
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.archive_writer import COMMENT, digest_of
@@ -86,7 +88,10 @@ def unpack(source: Path, target: Path) -> Manifest:
     if any(file.name == manifests.HISTORY for file in manifest.files):
         _check_history(target / manifests.HISTORY)
     for session in manifest.sessions:
-        check_store(target / manifests.auth_db(session.id), session.id)
+        if session.how == manifests.IMPORTED:
+            imported_files(target / session.file)
+        else:
+            check_store(target / session.file, session.id)
     return manifest
 
 
@@ -189,6 +194,17 @@ def _check_history(path: Path) -> None:
         sqlite_copies.check(path)
     except ValueError as error:
         raise damaged(f"The history in the archive cannot be used: {error}.") from error
+
+
+def imported_files(path: Path) -> Mapping[str, str]:
+    """Return the checked files of an account that another program wrote: names without a directory, and contents."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if isinstance(content, dict) and all(isinstance(each, str) for each in content.values()):
+            return baileys_account.read(content).files
+    except (Refused, ValueError, RecursionError) as error:
+        raise damaged("The imported credentials of a session are damaged.") from error
+    raise damaged("The imported credentials of a session are damaged.")
 
 
 def check_store(path: Path, session_id: str) -> bool:

@@ -131,7 +131,7 @@ class BackupMaker:
         return saved
 
     async def _left_out(self, saved: Sequence[SavedSession]) -> tuple[str, ...]:
-        """Return the sessions that have credentials and no store yet: their worker makes it at its first start."""
+        """Return the sessions that wait for their first start with credentials that cannot be copied."""
         copied = {session.id for session in saved}
         others = [each for each in await records.sessions(self._context.scripts) if each.id not in copied]
         return tuple(
@@ -157,7 +157,7 @@ class BackupMaker:
         """Write the archive, read it back whole, and give it its name."""
         settings, files = self._settings, work / "files"
         recipient = settings.backup_recipient
-        names = [manifests.STATE, *(manifests.auth_db(session.id) for session in saved)]
+        names = [manifests.STATE, *(session.file for session in saved)]
         if (files / manifests.HISTORY).is_file():
             names.append(manifests.HISTORY)
         secrets = settings.data_dir / _SECRETS_FILE

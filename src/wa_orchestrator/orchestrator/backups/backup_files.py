@@ -43,7 +43,7 @@ class BackupNote:
     copied: bool = False
     """Second copies are everywhere where they should be: BACKUP_COPY_DIR, BACKUP_S3_URL."""
     left_out: tuple[str, ...] = ()
-    """Sessions whose credentials were brought in, or back from the trash, and whose worker has not stored them yet."""
+    """Sessions that had not started with the credentials that they were given, because those cannot be read."""
 
 
 def sync_directory(path: Path) -> None:

@@ -16,9 +16,13 @@ MANIFEST: Final = "manifest.json"
 STATE: Final = "redis.jsonl"
 SECRETS: Final = "secrets.json"
 HISTORY: Final = "archive/history.db"
+#: How credentials were copied that are another program's still, and the name of their file.
+IMPORTED: Final = "imported"
+IMPORTED_FILE: Final = "imported.json"
 #: The only names that an archive may have, besides the manifest.
 _NAME: Final = re.compile(
-    r"redis\.jsonl|secrets\.json|archive/[\w-]{1,64}\.db|sessions/(?P<session>[\w-]{1,64})/auth\.db", re.ASCII
+    r"redis\.jsonl|secrets\.json|archive/[\w-]{1,64}\.db|sessions/(?P<session>[\w-]{1,64})/(auth\.db|imported\.json)",
+    re.ASCII,
 )
 _PRODUCT: Final = "wa-orchestrator"
 _MAX_FILES: Final = 20_000
@@ -37,12 +41,18 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """A session's credentials, and how they were copied: `hot`, `directory` (nothing ran) or `stopped`."""
+    """A session's credentials, and how they were copied: `hot`, `directory` (nothing ran), `stopped`, or `imported`
+    (they are another program's, because its worker has not started yet)."""
 
     id: str
     how: str
     sealed: bool
     """Encrypted with the installation's AUTH_KEY."""
+
+    @property
+    def file(self) -> str:
+        """The name of its credentials in the archive."""
+        return imported(self.id) if self.how == IMPORTED else auth_db(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,11 @@ class Manifest:
 def auth_db(session_id: str) -> str:
     """Return the name of a session's credentials in an archive."""
     return f"sessions/{session_id}/auth.db"
+
+
+def imported(session_id: str) -> str:
+    """Return the name of what a session brought from another program: its files as one document."""
+    return f"sessions/{session_id}/{IMPORTED_FILE}"
 
 
 def session_of(name: str) -> str | None:
@@ -135,8 +150,8 @@ def _check_names(manifest: Manifest) -> None:
             raise unsafe(f"The archive names a file {name[:80]!r}.")
     if any(not _DIGEST.fullmatch(file.sha256) for file in manifest.files):
         raise damaged("The manifest has an invalid checksum.")
-    saved = {session.id for session in manifest.sessions}
-    if saved != {session for name in names if (session := session_of(name))} or STATE not in names:
+    saved = {session.file for session in manifest.sessions}
+    if saved != {name for name in names if session_of(name)} or STATE not in names:
         raise damaged("The manifest does not match its own list of files.")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.backups import archive_reader, backup_files
 from wa_orchestrator.orchestrator.backups import manifest as manifests
@@ -25,6 +26,7 @@ from wa_orchestrator.store.records import Session
 PLACE: Final = ".restore"
 PLAN: Final = "plan.json"
 FILES: Final = "files"
+OUTCOMES: Final = "outcomes"
 _NEW: Final = ".new"
 _ABANDONED_S: Final = 3600
 
@@ -44,13 +46,25 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedRecords:
+    """The records of sessions and of proxies in a backup, by their ids."""
+
+    sessions: Mapping[str, Mapping[str, str]]
+    proxies: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """A checked archive, unpacked where nothing uses it."""
 
     directory: Path
     manifest: Manifest
-    sessions: Mapping[str, Mapping[str, str]]
-    """The records of its sessions."""
+    saved: SavedRecords
+
+    @property
+    def sessions(self) -> Mapping[str, Mapping[str, str]]:
+        """The records of its sessions."""
+        return self.saved.sessions
 
     def discard(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -70,6 +84,24 @@ class Changes:
     """They are not in the backup, or were not chosen."""
     older: tuple[str, ...]
     """Of those that go back: they were online after the backup, so messages may be lost or unreadable."""
+    no_room: tuple[str, ...] = ()
+    """Of those that return: their proxy has no free slot now, or is gone. They wait for another one."""
+    phone_full: tuple[str, ...] = ()
+    """They do not exist and do not return: their phones have as many sessions as they may."""
+
+
+def saved_records(path: Path) -> SavedRecords:
+    """Return the records of sessions and of proxies in a state."""
+    found: dict[str, dict[str, str]] = {}
+    proxies: dict[str, dict[str, str]] = {}
+    for line in archive_reader.lines_of(path):
+        if line.kind != "hash":
+            continue
+        if session_id := state_dump.session_id_of(line.key):
+            found[session_id] = line.pairs
+        elif proxy_id := state_dump.proxy_id_of(line.key):
+            proxies[proxy_id] = line.pairs
+    return SavedRecords(found, proxies)
 
 
 def _place(settings: Settings) -> Path:
@@ -93,8 +125,7 @@ def stage(settings: Settings, note: BackupNote, identity: str | None) -> Staged:
         if note.encrypted:
             archive.unlink()
         _check_auth_key(settings, manifest)
-        found = dict(state_dump.sessions_in(archive_reader.lines_of(directory / FILES / manifests.STATE)))
-        return Staged(directory, manifest, found)
+        return Staged(directory, manifest, saved_records(directory / FILES / manifests.STATE))
     except OSError as error:
         shutil.rmtree(directory, ignore_errors=True)
         text = f"The backup cannot be unpacked in SESSIONS_DIR ({error.strerror}). Nothing was changed."
@@ -160,6 +191,22 @@ def decided(settings: Settings) -> Iterator[tuple[Path, Plan]]:
         if path.suffix != _NEW and (path / PLAN).is_file():
             raw: dict[str, Any] = json.loads((path / PLAN).read_text("utf-8"))
             yield path, Plan(**raw | {"sessions": tuple(raw["sessions"])})
+
+
+def note_outcome(directory: Path, session_id: str, outcome: RestoreOutcome) -> None:
+    """Note that a restore is done with a session."""
+    with (directory / OUTCOMES).open("a", encoding="utf-8") as file:
+        file.write(f"{session_id} {outcome}\n")
+
+
+def noted_outcomes(directory: Path) -> dict[str, RestoreOutcome]:
+    """Return the sessions that a restore is done with. A line that a crash tore is left out: that one is done again."""
+    try:
+        text = (directory / OUTCOMES).read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        return {}
+    found = [line.partition(" ") for line in text.splitlines()]
+    return {session_id: RestoreOutcome(why) for session_id, _, why in found if why in set(RestoreOutcome)}
 
 
 def plan_id(staged: Staged) -> str:

@@ -10,18 +10,19 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome, outcome_of
 from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.domain.stream_events import BackupEnded, EventType
 from wa_orchestrator.orchestrator.backups import archive_reader, prepared_restore, session_copies
 from wa_orchestrator.orchestrator.backups import manifest as manifests
-from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan, SavedRecords
 from wa_orchestrator.orchestrator.backups.restored_campaigns import settle_campaigns
 from wa_orchestrator.orchestrator.backups.restored_messages import HELD, settle_messages
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.backups import restored_sessions, runs, state_dump
-from wa_orchestrator.store.backups.runs import EndedRun, Run
+from wa_orchestrator.store.backups.runs import EndedRun, RestoreStage, Run
 from wa_orchestrator.store.backups.state_dump import StateLine
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import SessionChanges
@@ -29,8 +30,6 @@ from wa_orchestrator.store.sessions import slots, stored_credentials
 
 #: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
 EPOCH_LEAP: Final = 1000
-
-NOTHING_TOLD: Final[Mapping[str, int]] = {}
 
 _EVENTS: Final = 1000
 
@@ -49,30 +48,47 @@ class Restorer:
         began_at = await self._context.scripts.now_ms()
         log.info("restore.began", backup=plan.backup, sessions=len(plan.sessions), whole=plan.whole)
         run = Run("restore", plan.backup, "restoring", 0, len(plan.sessions), "", plan.by, began_at)
-        if plan.whole and not await state_dump.begin_load(self._context.scripts, plan.id):
-            await self._end(directory, plan, began_at, "NOT_EMPTY")
-            return
-        told = await (self._load if plan.whole else self._merge)(directory, plan, run)
-        await self._end(directory, plan, began_at, messages=told)
-
-    async def _end(
-        self, directory: Path, plan: Plan, began_at: int, error: str = "", messages: Mapping[str, int] = NOTHING_TOLD
-    ) -> None:
-        scripts, count = self._context.scripts, len(plan.sessions)
+        ended = EndedRun("restore", plan.backup, began_at, began_at, run.total, plan.by)
+        stage = await runs.restore_stage(self._context.scripts, plan.id)
+        if stage is not RestoreStage.ENDED:
+            if not plan.whole:
+                ended = replace(ended, outcomes=await self._merge(directory, plan, run))
+            elif stage is RestoreStage.LOADED or await state_dump.begin_load(self._context.scripts, plan.id):
+                ended = replace(ended, messages=await self._load(directory, plan, run, stage))
+                ended = replace(ended, outcomes=dict.fromkeys(plan.sessions, RestoreOutcome.RESTORED))
+            else:
+                ended = replace(ended, error="NOT_EMPTY")
+            await self._end(plan, replace(ended, ended_at=await self._context.scripts.now_ms()))
         await asyncio.to_thread(prepared_restore.finish, directory)
-        now_ms = await scripts.now_ms()
-        ended = EndedRun("restore", plan.backup, began_at, now_ms, count, plan.by, error, messages=dict(messages))
-        await runs.end(scripts, ended)
-        kind = EventType.RESTORE_FAILED if error else EventType.RESTORE_DONE
-        payload = BackupEnded(
-            plan.backup, count, error or None, unknown=messages.get("unknown"), held=messages.get(HELD)
+
+    async def _end(self, plan: Plan, ended: EndedRun) -> None:
+        incomplete = len(ended.incomplete)
+        kind = EventType.RESTORE_INCOMPLETE if incomplete else EventType.RESTORE_DONE
+        if ended.error:
+            kind = EventType.RESTORE_FAILED
+        told = BackupEnded(
+            plan.backup,
+            ended.sessions,
+            ended.error or None,
+            unknown=ended.messages.get("unknown"),
+            held=ended.messages.get(HELD),
+            incomplete=incomplete or None,
         )
-        await event_stream.emit(scripts, kind, payload)
-        log.info("restore.ended", backup=plan.backup, error=error)
+        await runs.end_restore(self._context.scripts, plan.id, ended, kind, told)
+        log.info("restore.ended", backup=plan.backup, error=ended.error, incomplete=incomplete)
 
     # -- everything, into an empty installation
 
-    async def _load(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
+    async def _load(self, directory: Path, plan: Plan, run: Run, stage: RestoreStage | None) -> Mapping[str, int]:
+        if stage is None:
+            await self._fill(directory, plan, run)
+        scripts = self._context.scripts
+        await runs.report(scripts, replace(run, done=run.total, phase="starting"))
+        for session in await records.sessions(scripts):
+            await session_copies.resume(self._context, session.id)
+        return await state_dump.loaded_messages(scripts)
+
+    async def _fill(self, directory: Path, plan: Plan, run: Run) -> None:
         context, files = self._context, directory / prepared_restore.FILES
         for number, session_id in enumerate(plan.sessions):
             await runs.report(context.scripts, replace(run, done=number, session=session_id))
@@ -84,11 +100,7 @@ class Restorer:
         await self._copy_events()
         told = await settle_messages(context, plan.cursor)
         await settle_campaigns(context, plan.cursor)
-        await state_dump.end_load(context.scripts)
-        await runs.report(context.scripts, replace(run, done=run.total, phase="starting"))
-        for session in await records.sessions(context.scripts):
-            await session_copies.resume(context, session.id)
-        return told
+        await state_dump.end_load(context.scripts, plan.id, told)
 
     async def _copy_events(self) -> None:
         """Copy the restored events to the archive: its own begin with this installation, and readers ask it first."""
@@ -108,39 +120,47 @@ class Restorer:
 
     # -- some sessions, into an installation in use
 
-    async def _merge(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
-        files = directory / prepared_restore.FILES
-        saved, proxies = _saved(files / manifests.STATE)
+    async def _merge(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, RestoreOutcome]:
+        """Restore one session after the other; those that were done before a crash stay as they are."""
+        scripts, files = self._context.scripts, directory / prepared_restore.FILES
+        saved = await asyncio.to_thread(prepared_restore.saved_records, files / manifests.STATE)
+        outcomes = await asyncio.to_thread(prepared_restore.noted_outcomes, directory)
         for number, session_id in enumerate(plan.sessions):
-            await runs.report(self._context.scripts, replace(run, done=number, session=session_id))
+            await runs.report(scripts, replace(run, done=number, session=session_id))
+            if session_id in outcomes:
+                continue
             async with self._pool.lock(session_id):
-                await self._restore_one(files, session_id, saved[session_id], proxies)
+                outcome = await self._restore_one(files, session_id, saved)
             await session_copies.resume(self._context, session_id)
-        return NOTHING_TOLD  # queues stay as they are now
+            await runs.tell_outcome(scripts, plan.backup, session_id, outcome)
+            await asyncio.to_thread(prepared_restore.note_outcome, directory, session_id, outcome)
+            outcomes[session_id] = outcome
+        return outcomes  # queues stay as they are now
 
-    async def _restore_one(
-        self, files: Path, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        context = self._context
+    async def _restore_one(self, files: Path, session_id: str, backup: SavedRecords) -> RestoreOutcome:
+        context, saved = self._context, backup.sessions[session_id]
         session = await records.session(context.scripts, session_id)
+        proxy = await slots.sticky_proxy(context.scripts, saved.get("phone", "")) or saved.get("proxy", "")
         if session is not None:
             await session_copies.stop(context, self._pool, session, Event.RESTORE_BEGAN)
         else:
             await self._pool.stop_all(session_id)
+            # First, because it may be refused: then its credentials have no place here.
+            if isinstance(await self._record(session_id, saved, proxy, backup.proxies), sessions.PhoneFull):
+                return RestoreOutcome.PHONE_FULL
         await self._exchange_files(files, session_id, saved)
-        if session is None:
-            await self._record(session_id, saved, proxies)
-        elif not session.first_connected_at:  # a logout had ended its trust; these credentials have theirs
+        if session is not None and not session.first_connected_at:
+            # A logout had ended its trust; these credentials have theirs.
             age = SessionChanges(first_connected_at=int(saved.get("first_connected_at") or 0))
             await sessions.update(context.scripts, session_id, age)
+        now = await records.session(context.scripts, session_id)
+        return outcome_of(saved_proxy=proxy, proxy=now.proxy if now else proxy)
 
     async def _record(
-        self, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]
-    ) -> None:
+        self, session_id: str, saved: Mapping[str, str], proxy: str, proxies: Mapping[str, Mapping[str, str]]
+    ) -> restored_sessions.Restored | sessions.Exists | sessions.PhoneFull:
         """Record a session that does not exist, on its phone's proxy: the one of now, else the one of the backup."""
         settings = self._context.settings
-        sticky = await slots.sticky_proxy(self._context.scripts, saved.get("phone", ""))
-        proxy = sticky or saved.get("proxy", "")
         outcome = await restored_sessions.restore(
             self._context.scripts,
             session_id,
@@ -151,6 +171,7 @@ class Restorer:
             per_phone=settings.max_sessions_per_phone,
         )
         log.info("restore.session_recorded", session=session_id, outcome=str(outcome))
+        return outcome
 
     async def _exchange_files(self, files: Path, session_id: str, saved: Mapping[str, str]) -> None:
         """Put the credentials of the backup in place; those of now go to the trash. No worker may run."""
@@ -163,7 +184,15 @@ class Restorer:
             settings, session_id, now_ms, phone=saved.get("phone", ""), label=saved.get("label", ""), why="restored"
         )
         await stored_credentials.forget(self._context.scripts, session_id)
+        await asyncio.to_thread(_unfold, source)
         await asyncio.to_thread(_move, source, credential_files.directory(settings, session_id))
+
+
+def _unfold(source: Path) -> None:
+    """Write what a session had brought from another program as its worker reads it."""
+    if (document := source / manifests.IMPORTED_FILE).is_file():
+        credential_files.write_brought_in(source, archive_reader.imported_files(document))
+        document.unlink()
 
 
 def _move(source: Path, target: Path) -> None:
@@ -172,23 +201,12 @@ def _move(source: Path, target: Path) -> None:
     source.rename(target)
 
 
-def _saved(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """Return the records of sessions and of proxies in a state."""
-    found, proxies = {}, {}
-    for line in archive_reader.lines_of(path):
-        if line.kind != "hash":
-            continue
-        if session_id := state_dump.session_id_of(line.key):
-            found[session_id] = line.pairs
-        elif proxy_id := state_dump.proxy_id_of(line.key):
-            proxies[proxy_id] = line.pairs
-    return found, proxies
-
-
 def _at_rest(fields: Mapping[str, str]) -> dict[str, str]:
     """Return a session's record for a session that is about to be started, if it ran; without what ended with its
     worker."""
     rested = dict(fields) | {"epoch": str(int(fields.get("epoch") or 0) + EPOCH_LEAP), "restart_epoch": ""}
     if fields.get("status") in WANTS_WORKER:
         rested |= {"status": State.STOPPED.value, "reason": Reason.RESTORE.value, "standing": ""}
+    if fields.get("restore"):  # what it was to get from the trash is in its directory; its worker reports this phone
+        rested |= {"restore": "", "named_phone": fields.get("phone", "")}
     return rested

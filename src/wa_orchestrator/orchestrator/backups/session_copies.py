@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import sqlite3
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.sessions import baileys_account
 from wa_orchestrator.domain.sessions.session import Event, Reason, State
-from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.backups import archive_reader
-from wa_orchestrator.orchestrator.backups.manifest import SavedSession
+from wa_orchestrator.orchestrator.backups.manifest import IMPORTED, IMPORTED_FILE, SavedSession
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions, worker_owned_files
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records
@@ -37,11 +39,17 @@ class SessionCopies:
         self._pool = pool
 
     async def take(self, session_id: str, target: Path) -> SavedSession | None:
-        """Copy a session's credentials to `target` and check the copy; None if it has no credentials.
+        """Copy a session's credentials to `target` and check the copy; None if it has none that can be used.
 
         Raises `Unavailable` if neither its worker nor its directory gives a whole copy.
         """
-        directory = credential_files.directory(self._context.settings, session_id)
+        settings = self._context.settings
+        directory = credential_files.directory(settings, session_id)
+        async with self._pool.lock(session_id):  # no worker makes a store of them meanwhile
+            session = await records.session(self._context.scripts, session_id)
+            waiting = credential_files.waiting_place(settings, session_id, session.restore if session else "")
+            if waiting is not None:
+                return await asyncio.to_thread(_copy_waiting, waiting, session_id, target)
         if not (directory / credential_files.DATABASE).is_file():
             return None
         how = (
@@ -108,6 +116,27 @@ def _fetch(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     worker_owned_files.copy(source, target)
     source.unlink()
+
+
+def _copy_waiting(place: Path, session_id: str, target: Path) -> SavedSession | None:
+    """Copy credentials with which a worker will start for the first time; None if they cannot be used."""
+    if (place / credential_files.DATABASE).is_file():
+        try:
+            copy_store(place, target)
+            return SavedSession(session_id, "directory", archive_reader.check_store(target, session_id))
+        except (OSError, sqlite3.Error, Refused) as error:
+            log.warning("backup.credentials_unusable", session=session_id, error=str(error))
+            target.unlink(missing_ok=True)
+            return None
+    try:
+        files = credential_files.brought_in(place)
+        account = baileys_account.read(files)
+    except (OSError, UnicodeDecodeError, Refused) as error:
+        log.warning("backup.credentials_unusable", session=session_id, error=str(error))
+        return None
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.with_name(IMPORTED_FILE).write_text(json.dumps(account.files), "utf-8")
+    return SavedSession(session_id, IMPORTED, sealed=False)
 
 
 def copy_store(directory: Path, target: Path) -> None:

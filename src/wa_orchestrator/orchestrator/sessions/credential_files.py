@@ -222,6 +222,30 @@ def is_brought_in(settings: Settings, session_id: str) -> bool:
     return (place / baileys_account.CREDENTIALS).is_file() and not (place / DATABASE).is_file()
 
 
+def waiting_place(settings: Settings, session_id: str, trash_id: str) -> Path | None:
+    """Return where the credentials are with which a worker will start for the first time; None if one has.
+
+    `trash_id` names those that the session gets from the trash.
+    """
+    place = _trash(settings) / trash_id
+    if _NAME.fullmatch(trash_id) and place.is_dir():
+        return place
+    return directory(settings, session_id) if is_brought_in(settings, session_id) else None
+
+
+def brought_in(place: Path) -> dict[str, str]:
+    """Return the files of another program in a directory."""
+    names = [path.name for path in place.iterdir() if path.suffix == ".json" and path.name != NOTE]
+    return {name: worker_owned_files.read(place / name).decode() for name in names}
+
+
+def write_brought_in(place: Path, files: Mapping[str, str]) -> None:
+    """Write files of another program into a directory that nobody uses yet. May be repeated."""
+    for name, content in files.items():
+        worker_owned_files.remove(place / name)
+        _write_whole(place / name, content.encode())
+
+
 @_in_thread
 def forget(settings: Settings, trash_id: str) -> None:
     """Delete what was brought in for a session that was not created."""

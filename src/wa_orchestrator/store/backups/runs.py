@@ -3,9 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from wa_orchestrator.domain.stream_events import BackupProgress, EventType
+from redis.asyncio.client import Pipeline
+
+from wa_orchestrator.domain.ids import SessionId
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
+from wa_orchestrator.domain.stream_events import BackupEnded, BackupProgress, EventType, SessionRestored
 from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
@@ -50,6 +55,22 @@ class EndedRun:
     text: str = ""
     messages: Mapping[str, int] = field(default_factory=dict)
     """After a restore of everything: how many open messages of the backup got which status."""
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+    """After a restore: how it ended for each of its sessions."""
+
+    @property
+    def incomplete(self) -> dict[str, str]:
+        """The sessions that did not come back as they were, and why."""
+        return {each: why for each, why in self.outcomes.items() if why != RestoreOutcome.RESTORED}
+
+
+class RestoreStage(StrEnum):
+    """What a restore has behind it, should its server die now."""
+
+    LOADED = "loaded"
+    """Everything is in Redis; its sessions have to be started."""
+    ENDED = "ended"
+    """Its end is recorded and told; its files have to be removed."""
 
 
 async def acquire(scripts: Scripts, owner: str) -> Holding | None:
@@ -104,13 +125,38 @@ async def current(scripts: Scripts) -> Run | None:
 async def end(scripts: Scripts, ended: EndedRun) -> None:
     """Record how a run ended; it is shown among the latest."""
     async with scripts.redis.pipeline(transaction=True) as pipe:
-        pipe.delete(keys.BACKUP_RUN)
-        record = asdict(ended)
-        if not ended.messages:  # an earlier version does not know the field
-            del record["messages"]
-        pipe.lpush(keys.BACKUP_RUNS, json.dumps(record))
-        pipe.ltrim(keys.BACKUP_RUNS, 0, _MOST_RUNS - 1)
+        _end_in(pipe, ended)
         await pipe.execute()
+
+
+async def end_restore(scripts: Scripts, restore_id: str, ended: EndedRun, kind: EventType, told: BackupEnded) -> None:
+    """Record how a restore ended and tell of it, in one step: a server that dies afterwards does not do it again."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        _end_in(pipe, ended)
+        event_stream.emit_in(pipe, kind, told, at_ms=ended.ended_at)
+        pipe.hset(keys.RESTORE_STAGE, mapping={"id": restore_id, "stage": RestoreStage.ENDED})
+        await pipe.execute()
+
+
+def _end_in(pipe: Pipeline, ended: EndedRun) -> None:
+    pipe.delete(keys.BACKUP_RUN)
+    # An earlier version does not know the fields.
+    record = {name: value for name, value in asdict(ended).items() if value or name not in ("messages", "outcomes")}
+    pipe.lpush(keys.BACKUP_RUNS, json.dumps(record))
+    pipe.ltrim(keys.BACKUP_RUNS, 0, _MOST_RUNS - 1)
+
+
+async def tell_outcome(scripts: Scripts, backup_id: str, session_id: str, outcome: RestoreOutcome) -> None:
+    """Tell what became of a session of a restore, in its own history too if it exists."""
+    history = "" if outcome is RestoreOutcome.PHONE_FULL else session_id
+    payload = SessionRestored(SessionId(session_id), backup_id, outcome)
+    await event_stream.emit(scripts, EventType.RESTORE_SESSION, payload, history=history)
+
+
+async def restore_stage(scripts: Scripts, restore_id: str) -> RestoreStage | None:
+    """Return how far a restore was before its server died; None if it has to be carried out."""
+    found: Any = await scripts.redis.hgetall(keys.RESTORE_STAGE)
+    return RestoreStage(found["stage"]) if found.get("id") == restore_id else None
 
 
 async def latest(scripts: Scripts) -> list[EndedRun]:

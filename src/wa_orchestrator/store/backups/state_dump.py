@@ -12,6 +12,7 @@ from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.backups.runs import RestoreStage
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.errors import RedisError
 
@@ -191,8 +192,20 @@ async def is_loading(scripts: Scripts) -> bool:
     return bool(await scripts.redis.exists(keys.RESTORE_LOADED))
 
 
-async def end_load(scripts: Scripts) -> None:
-    await scripts.redis.delete(keys.RESTORE_LOADED)
+async def end_load(scripts: Scripts, restore_id: str, messages: Mapping[str, int]) -> None:
+    """Mark that a restore has filled Redis, and what became of messages. It is not filled again after a crash."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.delete(keys.RESTORE_LOADED)
+        mark = {"id": restore_id, "stage": RestoreStage.LOADED, "messages": json.dumps(messages)}
+        pipe.hset(keys.RESTORE_STAGE, mapping=mark)  # type: ignore[arg-type]
+        await pipe.execute()
+
+
+async def loaded_messages(scripts: Scripts) -> dict[str, int]:
+    """Return what became of the messages of the restore that has filled Redis."""
+    found: Any = await scripts.redis.hget(keys.RESTORE_STAGE, "messages")
+    counts: dict[str, int] = json.loads(found or "{}")
+    return counts
 
 
 async def load(scripts: Scripts, lines: Iterable[StateLine]) -> None:
