@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conftest import Run, Running, Said
 from wa_orchestrator.server import address
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys
 
 TO = "972521112233"
 
@@ -177,6 +178,20 @@ def test_a_message_is_sent_found_shown_and_cancelled(wa: Run, server: Running) -
     shown = wa("messages", "show", message).out
     assert "Good morning." in shown
     assert "order-7" in shown
+    said = wa("reproduce", message)
+    assert (said.json["attempts"], said.err) == (
+        [], "Not replayed: no attempt to send it is recorded, so WhatsApp did nothing to it.\n"
+    )  # fmt: skip
+    for line in ("1 sending ", "2 failed UNKNOWN"):
+        server.redis.rpush(keys.timeline(message), line)
+    told = (
+        "Not replayed: the end of attempt 1 (UNKNOWN), because several answers of WhatsApp have this reason, and which "
+    )
+    assert wa("reproduce", message).err == f"{told}it was is not recorded.\n"
+    server.redis.hset(keys.message(message), "answers", "2:WA_487")
+    replayed = wa("reproduce", message)
+    assert replayed.json["attempts"][0]["faults"] == [{"kind": "ack_error", "code": 487, "times": 1}]
+    assert replayed.err == ""
     assert wa("messages", "cancel", message).out == f"{message} is cancelled.\n"
     refused(wa("messages", "retry", message), 1, "NOT_FAILED: ")
     refused(wa("messages", "confirm", message), 1, "NOT_UNKNOWN: ")

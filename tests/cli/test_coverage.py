@@ -68,6 +68,7 @@ NONE = {
     "confirmPasskey": "a person compares two codes on the page",
     "getPasskeyRequest": "a browser signs",
     "getHealth": "for load balancers",
+    "getThumbnail": "for pages: `messages media` saves the file itself",
     "getMetrics": "for Prometheus",
     "getSimulator": "for the dashboard of a demonstration",
     "receiveWorkerEvent": "for workers",

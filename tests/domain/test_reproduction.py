@@ -1,8 +1,13 @@
 """A scenario has the shape of a message's way, and nothing by which somebody could be recognised."""
 
 import json
+from typing import Any
 
+import pytest
+
+from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.domain.workers import reproduction
+from wa_orchestrator.domain.workers.reproduction import Omission
 
 MESSAGE = {
     "kind": "image",
@@ -30,6 +35,45 @@ def test_a_scenario_repeats_what_whatsapp_did_in_its_order() -> None:
         "kind": "image", "caption": "x" * 13,
         "media": {"mimetype": "image/png", "size": None},
     }  # fmt: skip
+
+
+def ended(note: str, answer: str | None = None) -> dict[str, Any]:
+    """The scenario of a message whose only attempt ended so."""
+    end = {"status": "failed", "note": note} | ({"answer": answer} if answer else {})
+    return reproduction.scenario({"timeline": [{"status": "sending", "note": ""}, end]})
+
+
+@pytest.mark.parametrize("code", [404, 406, 420, 421, 479, 487, 496, 552])
+def test_an_error_that_has_no_name_here_is_replayed_with_its_own_code(code: int) -> None:
+    for note in ("UNKNOWN", "REFUSED"):
+        made = ended(note, f"WA_{code}")
+        assert made["attempts"][0]["faults"] == [{"kind": "ack_error", "code": code, "times": 1}]
+        assert made["notReplayed"] == []
+
+
+@pytest.mark.parametrize(
+    ("note", "answer", "why"),
+    [
+        ("UNKNOWN", None, Omission.NOT_RECORDED),
+        ("REFUSED", None, Omission.NOT_RECORDED),
+        ("UNKNOWN", "SEND_FAILED", Omission.NOT_WHATSAPPS),
+        ("CONNECTION_LOST", "LOOKUP_FAILED", Omission.NOT_WHATSAPPS),
+        ("WORKER_CRASHED", None, Omission.NOT_WHATSAPPS),
+        ("UNKNOWN", "SOMETHING_NEW", Omission.UNKNOWN_CODE),
+    ],
+)
+def test_what_cannot_be_replayed_is_named_and_not_replaced_by_something_else(
+    note: str, answer: str | None, why: Omission
+) -> None:
+    made = ended(note, answer)
+    assert made["attempts"] == [{"faults": [], "read": False}]
+    assert made["notReplayed"] == [{"attempt": 1, "reason": note, "why": why}]
+
+
+def test_every_failure_is_replayed_or_named() -> None:
+    for failure in Failure:
+        made = ended(failure)
+        assert bool(made["attempts"][0]["faults"]) != bool(made["notReplayed"]), failure
 
 
 def test_nothing_personal_is_in_a_scenario() -> None:

@@ -85,7 +85,7 @@ async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -
         ("/phones/972501234567/say", {"to": "+972 50-765-4321", "text": "hi", "expires": 5, "byLid": True},
          ("send_text", "972501234567", "972507654321", "hi", {"expires": 5, "by_lid": True})),
         ("/phones/972501234567/say-media", {"to": "+972 50-765-4321", "kind": "image", "data": base64.b64encode(b"png").decode()},
-         ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None, "form": "plain", "album": None})),
+         ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None, "form": "plain", "album": None, "thumbnail": b""})),
         ("/phones/972501234567/say", {"to": "123-456@g.us", "text": "hi"},
          ("send_text", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": None})),
         ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),

@@ -22,6 +22,14 @@ def test_a_fault_ends_with_its_time() -> None:
     assert faults.active("silence", "1") is None
 
 
+def test_a_way_in_which_no_passkey_goes_wrong_is_refused() -> None:
+    faults = Faults(Clock())
+    faults.add("passkey", "1", None, None, {"no_continuation": True, "times": 1})
+    with pytest.raises(SimulatorError) as refused:
+        faults.add("passkey", "1", None, None, {"noContinuatoin": True})
+    assert refused.value.code == "UNKNOWN_FAULT"
+
+
 def test_a_fault_of_one_phone_takes_precedence_and_affects_no_other() -> None:
     faults = Faults(Clock())
     faults.add("ack_error", None, None, 500, {})

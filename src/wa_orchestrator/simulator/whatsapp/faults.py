@@ -1,10 +1,28 @@
 """Active faults of WhatsApp: kind, phone, end."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from wa_orchestrator.simulator.errors import SimulatorError
+
+#: The ways in which linking with a passkey goes wrong, as options of the fault `passkey`.
+PASSKEY_FAULTS = {
+    "noOptions": "the request comes without its options",
+    "twice": "the request comes twice",
+    "twiceAfter": "the request comes again after the answer",
+    "staleChallenge": "the first request is too old by the time it is answered",
+    "oldProof": "the answer comes too late for the proof that this device was scanned",
+    "refuse": "so many answers are refused",
+    "noContinuation": "the phone does not go on",
+    "drop": "the connection breaks after the answer",
+    "shortNonce": "the phone's part is malformed",
+    "unknownChild": "the phone's part is something else",
+    "foreign": "the phone's part comes from somebody else",
+    "compare": "the phone wants the codes compared",
+    "oldSecret": "the pairing is signed with the secret from before the ceremony",
+}
 
 #: Every kind of fault, with a description.
 KINDS = {
@@ -46,10 +64,8 @@ KINDS = {
     "media_hosts_gone": "the first host for uploads is unreachable; with all=true every one that devices know",
     "grouped_receipts": "receipts of a group come in one stanza, and the acknowledgement of the message is lost",
     "novelty": "devices get a stanza, a notification and an announcement that no client knows",
-    "passkey": (
-        "linking asks for a passkey; with noOptions, twice, twiceAfter, refuse=<times>, noContinuation, drop, "
-        "shortNonce, unknownChild, foreign, compare or oldSecret the ceremony goes wrong in that way"
-    ),
+    "passkey": "linking asks for a passkey; with one of these it goes wrong: "
+    + ", ".join(f"{name} ({what})" for name, what in PASSKEY_FAULTS.items()),
 }
 
 
@@ -62,6 +78,14 @@ class Fault:
     until: float | None
     code: int | None
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+def _check_passkey(extra: dict[str, Any]) -> None:
+    """Raise SimulatorError for a way that the menu does not have: a misspelled fault would be a test of nothing."""
+    known = {re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name) for name in PASSKEY_FAULTS}
+    if unknown := set(extra) - known - {"times"}:
+        text = f"No passkey goes wrong by {', '.join(sorted(unknown))}; it does by {', '.join(PASSKEY_FAULTS)}."
+        raise SimulatorError("UNKNOWN_FAULT", text)
 
 
 class Faults:
@@ -77,6 +101,8 @@ class Faults:
         """Activate a fault. Raises SimulatorError for an unknown kind."""
         if kind not in KINDS:
             raise SimulatorError("UNKNOWN_FAULT", f"WhatsApp has no fault {kind!r}; it has {', '.join(KINDS)}.")
+        if kind == "passkey":
+            _check_passkey(extra)
         # For a delay `seconds` is its length; it stays active until it is cleared.
         until = None if seconds is None or kind == "ack_delay" else self._clock() + seconds
         fault = Fault(kind, phone, until, code, {**extra, "seconds": seconds})

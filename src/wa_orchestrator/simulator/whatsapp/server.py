@@ -161,8 +161,9 @@ class WhatsApp:
         name: str | None = None,
         form: str = "plain",
         album: str | None = None,
+        thumbnail: bytes = b"",
     ) -> str:
-        """Send a file: image, video, audio, document or sticker."""
+        """Send a file: image, video, audio, document or sticker, and the JPEG that is shown before it is opened."""
         sender = self._state.accounts.phone(phone)
         return actions.send_file(
             self._state,
@@ -175,6 +176,7 @@ class WhatsApp:
             name=name,
             form=actions.FileForm(form),
             album=album,
+            thumbnail=thumbnail,
         )
 
     async def send_content(self, phone: str, to: str, what: content.Content) -> str:

@@ -47,8 +47,12 @@ class Ceremony:
 
 def request(state: ServerState, connection: Connection, phone: Phone, adv: bytes, fault: Fault) -> None:
     """Ask for a passkey instead of completing the link."""
-    connection.ceremony = Ceremony(phone, adv, fault, state.clock())
+    made = connection.ceremony = Ceremony(phone, adv, fault, state.clock())
+    if fault.extra.get("old_proof"):
+        made.since -= _HANDOFF_S + 1
     send_request(state, connection)
+    if fault.extra.get("stale_challenge"):
+        made.challenges = {each: at - _CHALLENGE_S for each, at in made.challenges.items()}
     if fault.extra.get("twice"):
         send_request(state, connection)
 
