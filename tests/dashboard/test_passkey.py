@@ -1,8 +1,8 @@
 """Linking with a passkey in a real browser: the owner signs on WhatsApp's site, and the device is linked, or he reads why not."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -12,9 +12,10 @@ from tests.dashboard.browsing import visit
 from tests.dashboard.serving import API_KEY
 from tests.dashboard.test_walkthrough import Product, running_product
 from tests.waiting import PATIENCE_S, until_blocking
+from wa_orchestrator.simulator.whatsapp.faults import KINDS, PASSKEY_FAULTS
 
 pytestmark = pytest.mark.browser
-SITE = "https://web.whatsapp.com/"
+SITE, OTHER_SITE = "https://web.whatsapp.com/", "https://www.whatsapp.com/"
 #: A phone that does not answer is given up after two minutes; here after 15 s, and everybody else keeps his patience.
 FAST = {"time_scale": 8, "ping_timeout_ms": 1_800_000}
 FAILED, REFUSED = "Not linked. Nothing was changed.", "WhatsApp refused the answer."
@@ -33,7 +34,7 @@ def person(product: Product, chromium: Browser) -> Iterator[BrowserContext]:
     """An administrator's browser, in which WhatsApp's site is an empty page."""
     with visit(chromium, product.address) as context:
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=product.address)
-        context.route(re.compile(re.escape(SITE)), _be_whatsapp)
+        context.route(re.compile(f"{re.escape(SITE)}|{re.escape(OTHER_SITE)}"), _be_whatsapp)
         yield context
 
 
@@ -72,15 +73,18 @@ def _scan(made: Product, session: str, phone: str, fault: dict[str, Any], *, bef
     return qr
 
 
-def _whatsapps_site(page: Page, made: Product, phone: str) -> Page:
-    """WhatsApp's site in another tab, and a virtual authenticator with the passkey of the account."""
+def _whatsapps_site(page: Page, made: Product, phone: str, *, verifies: bool = True) -> Page:
+    """WhatsApp's site in another tab, and a virtual authenticator with the passkey of the account.
+
+    Without `verifies` nobody unlocks it: the person cancels.
+    """
     site = page.context.new_page()
     held = made.control.get(f"/phones/{phone}/passkey").raise_for_status().json()
     devtools = page.context.new_cdp_session(site)
     devtools.send("WebAuthn.enable")
     options = {
         "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
-        "isUserVerified": True, "automaticPresenceSimulation": True,
+        "isUserVerified": verifies, "automaticPresenceSimulation": True,
     }  # fmt: skip
     added = devtools.send("WebAuthn.addVirtualAuthenticator", {"options": options})
     credential = {**held, "isResidentCredential": True, "signCount": 0}
@@ -104,6 +108,7 @@ def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(product: Pr
     _scan(product, session, phone, {})
     page.get_by_role("link", name="Sign with the passkey").click()
     expect(page.locator(".notice[data-s=warn]")).to_contain_text("how accounts get stolen")
+    _see_the_clock_run(page)
     page.locator("[data-copy-code]").click()
     expect(page.locator("[data-copy-code] span")).not_to_have_text("Copy the code")
     pasted = page.evaluate("navigator.clipboard.readText()")
@@ -117,6 +122,20 @@ def test_the_owner_signs_on_whatsapps_site_and_the_session_is_linked(product: Pr
     expect(site.locator("#passkey")).to_contain_text("Linked with the passkey")
     assert "pk=" not in site.url
     assert _devices(product, phone) == [1]
+
+
+def _see_the_clock_run(page: Page) -> None:
+    """The time left is counted on the page; when it is over, the page says so and where to go on."""
+    clock = page.locator("#passkey [data-until]")
+    expect(clock).to_have_text(re.compile(r"^(9|10):[0-5]\d$"))
+    seen = clock.text_content() or ""
+    expect(clock).not_to_have_text(seen)
+    expect(page.locator("[data-over]")).to_be_hidden()
+    ends = clock.evaluate("clock => { const was = clock.dataset.until; clock.dataset.until = 1; return was }")
+    expect(clock).to_have_text("0:00")
+    expect(page.locator("[data-over]")).to_contain_text("The time is over. Start again with a new code")
+    clock.evaluate("(clock, ends) => { clock.dataset.until = ends }", ends)
+    expect(page.locator("[data-over]")).to_be_hidden()
 
 
 def _sign(page: Page, site: Page) -> None:
@@ -141,42 +160,83 @@ def _compare(page: Page, made: Product, phone: str) -> None:
     page.get_by_role("button", name="The phone shows the same code").click()
 
 
-@pytest.mark.parametrize(
-    ("number", "wrong", "sentence", "then"),
-    [
-        (1, {"drop": True}, "The connection closed.", {"noOptions": True}),
-        (2, {"shortNonce": True}, BROKEN_OFF, {"twice": True}),
-        (3, {"unknownChild": True}, BROKEN_OFF, {"twiceAfter": True}),
-        (4, {"oldSecret": True}, "WhatsApp’s pairing was not signed for this device", {"refuse": 1}),
-        (5, {"foreign": True}, NO_ANSWER, {"compare": True}),
-        (6, {"noContinuation": True}, NO_ANSWER, {}),
-    ],
-    ids=lambda each: next(iter(each), "none") if isinstance(each, dict) else "",
+#: What goes wrong first, the sentence about it, and what is otherwise than usual when the person begins anew.
+PAIRS: Final[Sequence[tuple[str, str, str]]] = (
+    ("drop", "The connection closed.", "noOptions"),
+    ("shortNonce", BROKEN_OFF, "twice"),
+    ("unknownChild", BROKEN_OFF, "twiceAfter"),
+    ("oldSecret", "WhatsApp’s pairing was not signed for this device", "refuse"),
+    ("foreign", NO_ANSWER, "compare"),
+    ("noContinuation", NO_ANSWER, "staleChallenge"),
+    ("drop", "The connection closed.", "oldProof"),
 )
+#: After these WhatsApp asks once more, and the answer to that comes without a proof.
+ASKS_AGAIN: Final = frozenset({"refuse", "staleChallenge", "oldProof"})
+
+
+def test_every_fault_of_the_simulators_menu_is_met_in_the_browser() -> None:
+    assert {name for wrong, _, then in PAIRS for name in (wrong, then)} == set(PASSKEY_FAULTS)
+    assert {name for name in PASSKEY_FAULTS if f"{name} (" not in KINDS["passkey"]} == set()
+
+
+@pytest.mark.parametrize(("wrong", "sentence", "then"), PAIRS, ids=lambda each: each if each.isalpha() else "")
 def test_whatever_goes_wrong_the_page_says_what_and_the_person_can_go_on(
-    product: Product, person: BrowserContext, number: int, wrong: dict[str, Any], sentence: str, then: dict[str, Any]
+    product: Product, person: BrowserContext, wrong: str, sentence: str, then: str
 ) -> None:
-    page, phone = _arrive(person, product), f"97250999020{number}"
+    page, phone = _arrive(person, product), f"97250999020{PAIRS.index((wrong, sentence, then))}"
     session = _provisioned(page, product.address, phone)
-    scanned = _scan(product, session, phone, wrong)
+    scanned = _scan(product, session, phone, {wrong: True})
     page.get_by_role("link", name="Sign with the passkey").click()
     site = _whatsapps_site(page, product, phone)
     _paste(page, '{"no": "answer"}')
     expect(page.locator("#passkey-answer [data-error]")).to_contain_text("not the answer of a passkey")
     _sign(page, site)
-    expect(page.locator("#passkey [role=status]")).to_contain_text(f"{FAILED} {sentence}")
+    expect(page.locator("#passkey p.body[role=status]")).to_contain_text(f"{FAILED} {sentence}")
     assert _devices(product, phone) == []
     page.get_by_role("link", name="Start again with a new code").click()
-    _scan(product, session, phone, then, before=scanned)
+    _scan(product, session, phone, {then: 1}, before=scanned)
     page.get_by_role("link", name="Sign with the passkey").click()
     _sign(page, site)
-    if "twice" in then:
+    if then == "twice":
         _sign_the_newer(page, site)
-    if "refuse" in then:
-        expect(page.locator("#passkey [role=status]")).to_contain_text(REFUSED)
+    if then in ASKS_AGAIN:
+        expect(page.locator("#passkey p.body[role=status]")).to_contain_text(REFUSED)
         _sign(page, site)
-    if "refuse" in then or "compare" in then:
+    if then in ASKS_AGAIN or then == "compare":
         _compare(page, product, phone)
+    expect(page.locator("#passkey")).to_contain_text("Linked with the passkey")
+    assert len(_devices(product, phone)) == 1
+
+
+def test_what_the_person_does_wrong_is_said_and_costs_no_attempt_before_whatsapp_has_it(
+    product: Product, person: BrowserContext
+) -> None:
+    page, phone = _arrive(person, product), "972509990210"
+    session = _provisioned(page, product.address, phone)
+    _scan(product, session, phone, {})
+    page.get_by_role("link", name="Sign with the passkey").click()
+    code = page.locator("[data-code]").text_content() or ""
+
+    elsewhere = _whatsapps_site(page, product, phone)
+    elsewhere.goto(OTHER_SITE)
+    with elsewhere.expect_event("dialog") as asked:
+        elsewhere.once("dialog", lambda dialog: dialog.dismiss())
+        elsewhere.evaluate(code)
+    assert asked.value.message == "Wrong site: open web.whatsapp.com"
+    elsewhere.evaluate(code.replace("https://web.whatsapp.com", OTHER_SITE.removesuffix("/")))
+    elsewhere.get_by_role("button", name="Sign with passkey").click()
+    _paste(page, elsewhere.locator("#passkey-panel textarea").input_value())
+    expect(page.locator("#passkey-answer [data-error]")).to_contain_text("signed on another site")
+
+    locked = _whatsapps_site(page, product, phone, verifies=False)
+    locked.evaluate(code)
+    locked.get_by_role("button", name="Sign with passkey").click()
+    expect(locked.locator("#passkey-panel")).to_contain_text("No passkey was given (NotAllowedError)")
+
+    _sign(page, _whatsapps_site(page, product, "972509990211"))
+    expect(page.locator("#passkey p.body[role=status]")).to_contain_text(REFUSED)
+    _sign(page, _whatsapps_site(page, product, phone))
+    _compare(page, product, phone)
     expect(page.locator("#passkey")).to_contain_text("Linked with the passkey")
     assert len(_devices(product, phone)) == 1
 

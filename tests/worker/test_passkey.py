@@ -52,8 +52,11 @@ async def test_a_phone_with_a_passkey_is_linked_after_its_owner_signed(rig: Rig,
     await rig.world.whatsapp.send_text(session.phone, session.phone, "linked")
 
 
-async def test_where_whatsapp_wants_it_the_codes_are_compared_and_never_confirmed_by_themselves(rig: Rig) -> None:
-    session, asked = await _asked(rig, refuse=1)
+@pytest.mark.parametrize("fault", [{"refuse": 1}, {"stale_challenge": True}, {"old_proof": True}])
+async def test_where_whatsapp_wants_it_the_codes_are_compared_and_never_confirmed_by_themselves(
+    rig: Rig, fault: dict[str, Any]
+) -> None:
+    session, asked = await _asked(rig, **fault)
     seen = len(session.station.events)
     await _answer(rig, session, asked)
     await session.event("PASSKEY", stage="failed", reason="rejected", retry="new")

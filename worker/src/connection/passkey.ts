@@ -146,7 +146,7 @@ export class Passkey {
       return this.#refused(error)
     }
     this.#enter('sent')
-    this.#tell({ stage: 'sent' })
+    this.#tell({ stage: 'sent', expiresAt: Date.now() + this.#phoneMs })
     this.#expect('no_answer', this.#phoneMs)
     if (this.#early) await this.continued(this.#early)
   }
@@ -201,7 +201,7 @@ export class Passkey {
   /** Shows the code that the phone shows too; without a proof nothing goes on before a person has compared them. */
   #compare(): void {
     this.#enter('confirm')
-    this.#tell({ stage: 'confirm', code: this.#code, auto: this.#isProven })
+    this.#tell({ stage: 'confirm', code: this.#code, auto: this.#isProven, expiresAt: Date.now() + STEP_MS })
     this.#expect('timeout')
   }
 

@@ -20,6 +20,13 @@ function span(ms) {
     if (s >= size) return say(`unit.${unit}`, { n: Math.floor(s / size) })
   return say('unit.s', { n: s })
 }
+// The time to a deadline; its end is said by what stands beside it.
+function countDown(clock) {
+  const s = Math.max(0, Math.ceil((Number(clock.dataset.until) - now()) / 1000))
+  const text = `${Math.floor(s / 60)}:${String(s % 60).padStart(2, '0')}`
+  if (clock.textContent !== text) clock.textContent = text
+  $('[data-over]', clock.closest('[data-clock]')).hidden = s > 0
+}
 function tick() {
   if (document.hidden) return
   for (const time of $$('time[data-ago]')) {
@@ -32,6 +39,7 @@ function tick() {
     const text = say('left', { n: Math.max(0, Math.round((Number(left.dataset.at) - now()) / 1000)) })
     if (left.textContent !== text) left.textContent = text
   }
+  for (const clock of $$('[data-until]')) countDown(clock)
   mark()
 }
 

@@ -11,7 +11,9 @@
   add('p', __LABEL__)
   add('button', 'Sign with passkey').onclick = async () => {
     const options = { challenge: bytes(__CHALLENGE__), rpId: __RP_ID__, userVerification: 'required', timeout: 600000 }
-    const { rawId, type, response: r } = await navigator.credentials.get({ publicKey: options })
+    const given = await navigator.credentials.get({ publicKey: options }).catch(error => error)
+    if (!given?.rawId) return add('p', 'No passkey was given (' + given?.name + '). Nothing is used up: press Sign again.')
+    const { rawId, type, response: r } = given
     const answer = JSON.stringify({
       id: text(rawId), rawId: text(rawId), type,
       response: {

@@ -34,7 +34,9 @@ class PasskeyView(ResponseModel):
     session_id: str
     stage: Literal["required", "sent", "confirm", "pairing", "failed"]
     options: OptionalText = Field(None, description="WhatsApp's request, as JSON for `navigator.credentials.get`.")
-    expires_at: OptionalTimestamp = None
+    expires_at: OptionalTimestamp = Field(
+        None, description="When this stage ends by itself: of WhatsApp's request, the phone's answer, the comparison."
+    )
     code: OptionalText = Field(None, description="The phone shows the same one.", examples=["PYSL-SH11"])
     compare: bool = Field(False, description="Whether a person must compare the codes and confirm.")
     reason: OptionalText = Field(None, examples=["rejected"])
