@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Browser, Page, Response, Route, expect
 
 from tests.dashboard import sample_conversations
 from tests.dashboard.browsing import log_in, visit
@@ -13,6 +13,7 @@ from tests.dashboard.sample_fleet import FleetBuilder
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_pages import OVER_THE_EDGE, serious
+from tests.pictures import jpeg
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.store import keys
@@ -250,6 +251,47 @@ def test_a_picture_that_cannot_be_fetched_says_so_and_is_tried_again(
     told.get_by_role("button", name="Try again").click()
     expect(told.locator("img")).to_be_visible()
     expect(told).not_to_contain_text("The picture cannot be shown")
+    page.context.close()
+
+
+def test_a_small_picture_stands_where_the_large_one_is_not_yet_or_not_any_more(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    sized = {"mimetype": "image/jpeg", "width": 900, "height": 600}
+    served.do(lambda on: says(on, "3A21", "", "image", media=sized, parts={"hasThumbnail": True}))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    asked: list[Route] = []
+
+    def hold(route: Route) -> None:
+        asked.append(route)
+
+    page.route("**/inbox/media/*", hold)
+    page.route("**/inbox/thumbnail/*", lambda route: route.fulfill(content_type="image/jpeg", body=jpeg()))
+    opened(page, served.address)
+    told, small = page.locator(".msg").last, page.locator(".msg img.ahead")
+    expect(small).to_have_js_property("naturalWidth", 72)
+    assert small.bounding_box() == told.locator(".shot").bounding_box()  # as large as the picture will be
+    expect(told).not_to_contain_text("The picture cannot be shown")
+    assert len(asked) == 1
+    asked[0].fulfill(status=410, json={"error": {"code": "GONE"}})
+    expect(told).to_contain_text("The picture cannot be shown")
+    expect(told.locator("img[data-file]")).to_be_hidden()
+    expect(small).to_be_visible()
+    page.context.close()
+
+
+def test_what_has_no_small_picture_any_more_is_shown_without_it(served: ServedFleet, chromium: Browser) -> None:
+    document = {"mimetype": "application/pdf", "filename": "offer.pdf"}
+    link = {"parts": {"hasThumbnail": True}}
+    served.do(lambda on: says(on, "3A22", "", "document", media=document, **link))
+    served.do(lambda on: says(on, "3A23", "https://shop.test", **link))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    asked: list[str] = []
+    page.on("response", lambda answer: asked.append(answer.url) if "/inbox/thumbnail/" in answer.url else None)
+    opened(page, served.address)
+    expect(page.locator(".msg img")).to_have_count(0)
+    expect(page.locator(".msg").last).to_contain_text("https://shop.test")
+    assert len(asked) == 2
     page.context.close()
 
 

@@ -1,6 +1,7 @@
 """`GET /api/v1/messages/{id}/media`: who gets a file, how it is served, how long it is kept."""
 
 import asyncio
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,7 @@ from tests.conftest import Clock
 from tests.messages.conftest import MessageApi
 from tests.messages.test_incoming import FRIEND, tell
 from tests.object_stores import SECRET, ObjectStore, object_store
+from tests.pictures import in_base64, jpeg
 from tests.processes import free_port
 from wa_orchestrator.domain.access.permissions import Scope, reach_of
 from wa_orchestrator.domain.messages import incoming
@@ -29,6 +31,7 @@ from wa_orchestrator.store.history import erasures
 from wa_orchestrator.web.auth import Caller
 
 MIB = 1024 * 1024
+SMALL = jpeg()
 READER = Caller("k_1", frozenset({Scope.READ}))
 
 
@@ -252,6 +255,110 @@ async def test_a_player_gets_the_part_of_a_file_that_it_asks_for(
     answer = await api.client.get(f"/api/v1/messages/{message}/media", headers={"Range": asked})
     assert (answer.status_code, answer.content, answer.headers.get("content-range")) == (status, part, shown)
     assert answer.headers["content-length"] == str(len(part))
+
+
+async def comes_with(api: MessageApi, name: str, thumbnail: str, kind: str = "image", **fields: Any) -> str:
+    """Somebody sends a message with a small picture; our id of it."""
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND}
+    described = fields if kind == "text" else {"media": {"mimetype": "image/png"}, **fields}
+    await tell(
+        api, "MESSAGE_RECEIVED", whatsappId=name, kind=kind, at=1_750_000_000_000, thumbnail=thumbnail, **person,
+        **described,
+    )  # fmt: skip
+    return incoming.id_of("w1", name)
+
+
+async def thumbnail_of(api: MessageApi, message: str) -> httpx.Response:
+    return await api.client.get(f"/api/v1/messages/{message}/thumbnail")
+
+
+async def has_thumbnail(api: MessageApi, name: str) -> bool:
+    fields = await api.context.redis.hgetall(keys.incoming("w1", name))
+    return bool(json.loads(fields.get("parts", "{}")).get("hasThumbnail"))
+
+
+@pytest.mark.parametrize("kind", ["image", "video", "document", "text"])
+async def test_the_small_picture_of_a_message_is_served_without_a_worker(api: MessageApi, kind: str) -> None:
+    message = await comes_with(api, "3A01", in_base64(SMALL), kind, text="https://shop.test")
+    answer = await thumbnail_of(api, message)
+    assert (answer.status_code, answer.content) == (200, SMALL)
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "private, no-store"
+    assert await has_thumbnail(api, "3A01")
+    assert await api.worker().claim() is None
+
+
+@pytest.mark.parametrize(
+    ("thumbnail", "fields"),
+    [
+        ("PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+", {}),
+        ("no base64", {}),
+        (in_base64(SMALL + bytes(32_000) + b"\xff\xd9"), {}),
+        (in_base64(SMALL), {"viewOnce": True}),
+        ("", {}),
+    ],
+)
+async def test_a_message_whose_small_picture_is_not_kept_comes_without_one(
+    api: MessageApi, thumbnail: str, fields: dict[str, Any]
+) -> None:
+    message = await comes_with(api, "3A01", thumbnail, **fields)
+    answer = await thumbnail_of(api, message)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NO_THUMBNAIL")
+    assert not await has_thumbnail(api, "3A01")
+    assert not await received_files._files(api.context.settings)
+
+
+async def test_the_small_picture_of_a_message_never_changes(api: MessageApi) -> None:
+    message = await comes_with(api, "3A01", in_base64(SMALL))
+    await comes_with(api, "3A01", in_base64(jpeg(20, 20, "red")))
+    assert (await thumbnail_of(api, message)).content == SMALL
+
+
+async def test_a_caller_that_is_limited_to_other_sessions_gets_no_small_picture(api: MessageApi) -> None:
+    message = await comes_with(api, "3A01", in_base64(SMALL))
+    routes = media.MediaRoutes(api.context)
+    assert await routes.get_thumbnail(message, Caller("k", READER.scopes, reach_of(["w1"], ())))
+    with pytest.raises(Refused) as refused:
+        await routes.get_thumbnail(message, Caller("k", READER.scopes, reach_of(["w2"], ())))
+    assert (refused.value.code, refused.value.status) == ("NO_SUCH_MESSAGE", 404)
+
+
+async def test_small_pictures_end_with_their_retention_and_with_the_erasure_of_their_message(
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = await comes_with(api, "3A01", in_base64(SMALL))
+    await media_fetch.sweep(api.context)
+    assert await received_files.names(api.context.settings) == [message]
+    await erasures.erase_incoming(api.context.scripts, [FRIEND])
+    assert (await thumbnail_of(api, message)).json()["error"]["code"] == "NO_SUCH_MESSAGE"
+    await media_fetch.sweep(api.context)
+    assert await received_files.names(api.context.settings) == []
+    old = await comes_with(api, "3A02", in_base64(SMALL))
+    monkeypatch.setattr(received_files, "time", SimpleNamespace(time=lambda: time.time() + 8 * 86_400))
+    assert (await thumbnail_of(api, old)).json()["error"]["code"] == "NO_THUMBNAIL"
+    await media_fetch.sweep(api.context)
+    assert await received_files.names(api.context.settings) == []
+
+
+async def test_small_pictures_beyond_the_quota_go_too_the_oldest_first(api: MessageApi) -> None:
+    older = await comes_with(api, "3A01", in_base64(SMALL))
+    newer = await stored(api, "3A02", MIB, 7200)
+    api.context.settings = api.context.settings.model_copy(update={"media_quota_mb": 1})
+    await media_fetch.sweep(api.context)
+    assert await received_files.names(api.context.settings) == [newer]
+    assert (await thumbnail_of(api, older)).status_code == 404
+
+
+async def test_a_message_comes_without_its_small_picture_where_that_cannot_be_stored(api: MessageApi) -> None:
+    away = {"media_s3_url": f"http://127.0.0.1:{free_port()}/media", "media_s3_access_key": "wa"}
+    for changed in (away, {"min_free_disk_mb": 2**40}):
+        api.context.settings = api.context.settings.model_copy(update=changed)
+        name = f"3A{len(changed)}"
+        await comes_with(api, name, in_base64(SMALL))
+        assert await api.context.redis.exists(keys.incoming("w1", name))
+        assert not await has_thumbnail(api, name)
 
 
 async def test_a_store_that_is_away_is_said_and_the_file_is_fetched_again_later(api: MessageApi) -> None:

@@ -172,6 +172,7 @@ function assemble(
     new MediaDownload(messages, fetchOptions, log),
     [acts, new Groups()],
     store,
+    settings.epoch,
     log,
   )
   const sender = new Sender({

@@ -7,6 +7,8 @@ const LONGEST_NAME = 512
 const MOST_CARDS = 50
 const MOST_OPTIONS = 20
 const MOST_MENTIONS = 100
+/** Bytes; those of WhatsApp's own clients have a few thousand. */
+const LONGEST_THUMBNAIL = 16_384
 
 export type FileKind = 'image' | 'video' | 'voice' | 'audio' | 'document' | 'sticker'
 
@@ -332,6 +334,16 @@ export function readContext(message: Optional<Message>): Context {
     album: isInAlbum ? clip(association?.parentMessageKey?.id) : undefined,
     ad: info?.externalAdReply ? adOf(info.externalAdReply) : undefined,
   })
+}
+
+/** The small JPEG that is shown before a file, a place or a page is opened, in base64; of what may be viewed once none. */
+export function thumbnailOf(message: Optional<Message>): string | undefined {
+  const content = unwrap(message)
+  const type = content ? getContentType(content) : undefined
+  const part = (content && type ? content[type] : undefined) as Optional<{ jpegThumbnail?: unknown }> | string
+  const jpeg = typeof part === 'object' ? part?.jpegThumbnail : undefined
+  const isTold = jpeg instanceof Uint8Array && jpeg.length <= LONGEST_THUMBNAIL && !readContext(message).viewOnce
+  return (isTold && Buffer.from(jpeg).toString('base64')) || undefined
 }
 
 function quoteOf(info: proto.IContextInfo): NonNullable<Context['quote']> {

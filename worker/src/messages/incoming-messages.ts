@@ -30,6 +30,7 @@ import {
   readSecretEdit,
   secretOf,
   storable,
+  thumbnailOf,
 } from './incoming-content.ts'
 import { chosenOptions, type Names } from './poll-votes.ts'
 import { openEdit, secretEditOf } from './secret-edits.ts'
@@ -197,12 +198,14 @@ export class Receiver {
     if (kept) this.#messages.receive({ key, message: kept })
     if (content.kind === 'poll') this.#awaitedPolls.get<() => void>(key.id)?.()
     const { pushName } = message
+    const thumbnail = thumbnailOf(message.message)
     this.#events.emit(key.fromMe ? 'MESSAGE_SENT_ELSEWHERE' : 'MESSAGE_RECEIVED', {
       whatsappId: key.id,
       ...(await personOf(key, sock)),
       ...(pushName && !key.fromMe ? { pushName: pushName.slice(0, 512) } : {}),
       ...this.#usernameOf(key),
       ...content,
+      ...(thumbnail ? { thumbnail } : {}),
       ...(await this.#voteOf(message, content, sock)),
       ...(await describe(readContext(message.message), sock)),
       at: timeOf(message),

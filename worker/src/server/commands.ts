@@ -30,15 +30,25 @@ export class Commands {
   readonly #media: MediaDownload
   readonly #actors: Actor[]
   readonly #store: Store
+  readonly #epoch: number
   readonly #log: Log
   readonly #never = new AbortController().signal
 
-  constructor(device: Device, outbox: Outbox, media: MediaDownload, actors: Actor[], store: Store, log: Log) {
+  constructor(
+    device: Device,
+    outbox: Outbox,
+    media: MediaDownload,
+    actors: Actor[],
+    store: Store,
+    epoch: number,
+    log: Log,
+  ) {
     this.#device = device
     this.#outbox = outbox
     this.#media = media
     this.#actors = actors
     this.#store = store
+    this.#epoch = epoch
     this.#log = log
   }
 
@@ -59,6 +69,7 @@ export class Commands {
     if (command.kind === 'fetch_media') return this.#fetchMedia(command)
     if (command.kind === 'passkey') return this.#passkey(command)
     if (command.kind === 'copy_store') return this.#copyStore(command)
+    if (command.kind === 'leave') return this.#leave(command)
     return this.#act(command)
   }
 
@@ -93,6 +104,16 @@ export class Commands {
     this.#store.flush()
     const file = copyDatabase(this.#store.database, this.#store.directory, id)
     await this.#outbox.result(id, { ok: true, file }, this.#never)
+  }
+
+  /**
+   * Ends the worker as SIGTERM does, without the engine's delay. It was taken between two messages, so none is in hand. The
+   * answer goes first: the session is away from here on. One that was meant for an earlier worker waited too long.
+   */
+  async #leave({ id, epoch }: Command): Promise<void> {
+    if (epoch !== String(this.#epoch)) throw new CommandError('OTHER_EPOCH')
+    await this.#outbox.result(id, { ok: true }, this.#never)
+    this.#device.leave()
   }
 
   /** The answer of the person whom WhatsApp asked for the passkey; without one, that the codes are the same. */

@@ -70,6 +70,7 @@ export type Command = {
   lid?: string
   fromMe?: string
   assertion?: string
+  epoch?: string
 }
 
 export type Claim = { message: Claimed } | { command: Command } | 'nothing' | 'unreachable'

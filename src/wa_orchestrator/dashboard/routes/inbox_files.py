@@ -20,18 +20,23 @@ _LONGEST_NAME: Final = 255
 
 
 class InboxFileRoutes(APIRouter):
-    """Routes `/inbox/media/{message_id}` and `/inbox/upload`, for people: the API's own are for keys."""
+    """Routes `/inbox/media/…`, `/inbox/thumbnail/…` and `/inbox/upload`, for people: the API's own are for keys."""
 
     def __init__(self, context: Context) -> None:
         super().__init__()
         self._context = context
         self._media = MediaRoutes(context)
         self.get("/inbox/media/{message_id}")(self.received_file)
+        self.get("/inbox/thumbnail/{message_id}")(self.thumbnail)
         self.post("/inbox/upload")(self.upload)
 
     async def received_file(self, message_id: IncomingId, person: LoggedInPerson) -> Response:
         """Return the file of an incoming message, if the person sees its session."""
         return await self._media.get_media(message_id, person.caller)
+
+    async def thumbnail(self, message_id: IncomingId, person: LoggedInPerson) -> Response:
+        """Return the small picture of an incoming message, if the person sees its session."""
+        return await self._media.get_thumbnail(message_id, person.caller)
 
     async def upload(
         self,

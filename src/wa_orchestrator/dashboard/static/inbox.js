@@ -441,14 +441,15 @@ function fill(option) {
   box.focus()
 }
 
-// -- pictures: one that cannot be fetched says so in its place
+// -- pictures: one that cannot be fetched says so in its place, below the small one if there is that
 function pictureFailed(picture) {
   const link = picture.closest('.shot'),
+    gone = link && $('img.ahead', link) ? picture : link,
     told = document.createElement('p'),
     text = document.createElement('span'),
     again = document.createElement('button')
-  if (!link || link.hidden) return
-  link.hidden = true
+  if (!gone || gone.hidden) return
+  gone.hidden = true
   told.className = 'soft'
   text.textContent = say('inbox_no_picture')
   again.className = 'btn'
@@ -456,15 +457,23 @@ function pictureFailed(picture) {
   again.textContent = say('inbox_try_again')
   again.addEventListener('click', () => {
     told.remove()
-    link.hidden = false
+    gone.hidden = false
     picture.src = picture.getAttribute('src') // the same address, asked for once more
   })
   told.append(text, again)
   link.after(told)
 }
-document.addEventListener('error', e => e.target.matches?.('img[data-file]') && pictureFailed(e.target), true)
+document.addEventListener(
+  'error',
+  e => {
+    if (e.target.matches?.('img[data-small]')) e.target.remove()
+    if (e.target.matches?.('img[data-file]')) pictureFailed(e.target)
+  },
+  true,
+)
 // What failed before this script ran.
 function checkPictures() {
+  for (const picture of $$('img[data-small]')) if (picture.complete && !picture.naturalWidth) picture.remove()
   for (const picture of $$('img[data-file]')) if (picture.complete && !picture.naturalWidth) pictureFailed(picture)
 }
 

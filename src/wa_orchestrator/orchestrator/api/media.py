@@ -1,4 +1,4 @@
-"""Route of files that people sent: `GET /api/v1/messages/{message_id}/media`."""
+"""Routes of files that people sent, and of the small pictures that came with messages."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from fastapi import Path
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages import message_lookup, message_search
+from wa_orchestrator.messages import message_lookup, message_search, received_files
 from wa_orchestrator.orchestrator.messages.media_fetch import MediaFetch
 from wa_orchestrator.web.auth import Caller, LimitedReader
 from wa_orchestrator.web.problems import responses
@@ -22,6 +22,8 @@ _ERRORS = responses(
     SESSION_NOT_CONNECTED=503, MEDIA_BUSY=503, MEDIA_UNREACHABLE=503, ARCHIVE_ELSEWHERE=503,
     FILE_STORE_UNAVAILABLE=503, DISK_FULL=507,
 )  # fmt: skip
+_THUMBNAIL_ERRORS = responses(NO_SUCH_MESSAGE=404, NO_THUMBNAIL=404, ARCHIVE_ELSEWHERE=503, FILE_STORE_UNAVAILABLE=503)
+_JPEG: Final = "image/jpeg"
 #: Types that no browser runs. The sender chooses the type; a page of his would run with the rights of who opens it.
 _HARMLESS: Final = frozenset(
     {
@@ -46,12 +48,15 @@ class ReceivedFile(StoredFileResponse):
 
 
 class MediaRoutes(RouteGroup):
-    """Routes `/api/v1/messages/{message_id}/media`."""
+    """Routes `/api/v1/messages/{message_id}/media` and `/api/v1/messages/{message_id}/thumbnail`."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/messages", "messages")
         self._fetch = MediaFetch(context)
         self.get("/{message_id}/media", response_class=ReceivedFile, responses=_ERRORS)(self.get_media)
+        self.get("/{message_id}/thumbnail", response_class=ReceivedFile, responses=_THUMBNAIL_ERRORS)(
+            self.get_thumbnail
+        )
 
     async def get_media(self, message_id: IncomingId, caller: LimitedReader) -> ReceivedFile:
         """Download the file of an incoming message.
@@ -66,9 +71,21 @@ class MediaRoutes(RouteGroup):
         kind, name = served_type(claimed), _filename(claimed)
         return ReceivedFile(file.size, file.read, media_type=kind, filename=name, headers=_HEADERS)
 
+    async def get_thumbnail(self, message_id: IncomingId, caller: LimitedReader) -> ReceivedFile:
+        """Download the small picture that came with an incoming message, where `hasThumbnail` says so.
+
+        It was checked to be a JPEG, and its type is always `image/jpeg`.
+        """
+        await self._found(message_id, caller)
+        file = await received_files.find_thumbnail(self._settings, message_id)
+        if file is None:
+            text = "The message came without a small picture, or it is not kept any more."
+            raise Refused("NO_THUMBNAIL", text, 404, messageId=message_id)
+        return ReceivedFile(file.size, file.read, media_type=_JPEG, filename="thumbnail.jpg", headers=_HEADERS)
+
     async def _found(self, message_id: str, caller: Caller) -> tuple[str, str, Mapping[str, str]]:
         both, name = (self._scripts, self._context.archive), incoming.parse_id(message_id)
-        reaches = await self._context.session_labels.filter_for(caller.reach)
+        reaches = await self._context.session_labels.account_filter_for(caller.reach)
         fields = await message_lookup.incoming(*both, *name) if name and reaches(name[0]) else None
         if name and fields:
             return *name, fields

@@ -21,6 +21,7 @@ TIMEOUT_S: Final = 150.0
 _MOST: Final = 32
 _MIB: Final = 1024 * 1024
 _SWEEP_S: Final = 300.0
+_CHECKED_AT_ONCE: Final = 200
 #: What a worker answers where there is no file to be had, and what that means to a caller.
 _REFUSALS: Final[dict[str, tuple[str, str, int]]] = {
     code: (code, text, status)
@@ -95,12 +96,13 @@ async def sweep(context: Context) -> float:
 
     A process that cannot read the archive does not know which messages were erased, and leaves those to one that does.
     """
-    both, erased = (context.scripts, context.archive), set()
+    both, erased = (context.scripts, context.archive), set[str]()
     if await message_search.is_complete(*both):
-        for message_id in await received_files.names(context.settings):
-            name = incoming.parse_id(message_id)
-            if name is None or await message_lookup.incoming(*both, *name) is None:
-                erased.add(message_id)
+        here = await received_files.names(context.settings)
+        for first in range(0, len(here), _CHECKED_AT_ONCE):
+            named = {each: incoming.parse_id(each) for each in here[first : first + _CHECKED_AT_ONCE]}
+            gone = await message_lookup.missing_incoming(*both, [name for name in named.values() if name])
+            erased |= {message_id for message_id, name in named.items() if name is None or name in gone}
     removed = await received_files.sweep(context.settings, erased)
     if removed:
         log.info("media.removed", files=removed)

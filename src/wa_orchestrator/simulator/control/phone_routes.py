@@ -87,7 +87,7 @@ class PhoneRoutes:
     async def say_media(self, phone: Phone, body: SayMedia) -> dict[str, Any]:
         content = _decoded(body.data)
         described: dict[str, Any] = {"caption": body.caption, "name": body.filename}
-        described |= {"form": body.form, "album": body.album}
+        described |= {"form": body.form, "album": body.album, "thumbnail": _decoded(body.thumbnail)}
         to = chat(body.to)
         sent = await self._whatsapp.send_media(digits(phone), to, body.kind, content, body.mimetype, **described)
         return {"id": sent}

@@ -38,7 +38,7 @@ class Say(_Body):
 
 
 class SayMedia(_Body):
-    """An image, video, audio or document from a phone; `data` is base64."""
+    """An image, video, audio or document from a phone; `data` and the JPEG that is shown before it are base64."""
 
     to: str = Field(min_length=1)
     kind: Literal["image", "video", "audio", "document", "sticker"]
@@ -48,6 +48,7 @@ class SayMedia(_Body):
     filename: str | None = None
     form: Literal["plain", "voice", "view_once"] = "plain"
     album: str | None = None
+    thumbnail: str = ""
 
 
 class SayContent(_Body):

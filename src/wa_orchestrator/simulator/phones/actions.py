@@ -169,6 +169,7 @@ def send_file(
     name: str | None,
     form: FileForm = FileForm.PLAIN,
     album: str | None = None,
+    thumbnail: bytes = b"",
 ) -> str:
     """Send a file, maybe as a part of the album that `album` began, and return the message's id.
 
@@ -179,7 +180,9 @@ def send_file(
     sealed = media.encrypt(data, kind)
     path = state.shelf.put(sealed.blob)
     voice = form is FileForm.VOICE
-    message = message_content.file(sealed, path, kind, mimetype, caption=caption, name=name, now=state.now, voice=voice)
+    message = message_content.file(
+        sealed, path, kind, mimetype, caption=caption, name=name, now=state.now, voice=voice, thumbnail=thumbnail
+    )
     if form is FileForm.VIEW_ONCE:
         message = content.view_once(message)
     if album is not None:

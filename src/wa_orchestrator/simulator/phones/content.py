@@ -3,6 +3,7 @@
 Field numbers are those of WhatsApp's `Message`; a person named in it is named as the receiving account names people.
 """
 
+import base64
 import hashlib
 import secrets
 from collections.abc import Callable
@@ -23,7 +24,10 @@ _SECRET_ENCRYPTED, _MESSAGE_EDIT = 82, 2
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text: maybe a reply, which quotes a message, with mentions, or forwarded."""
+    """A text: maybe a reply, which quotes a message, with mentions, forwarded, or with the preview of a page.
+
+    `page` is that page's address, and `thumbnail` its picture in base64.
+    """
 
     kind: Literal["text"]
     text: str
@@ -32,6 +36,9 @@ class Words:
     quoted_text: str = ""
     mentions: list[str] = field(default_factory=list)
     forwarded: bool = False
+    page: str | None = None
+    page_title: str = ""
+    thumbnail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,8 @@ def _layout(content: Content, chat: Chat, now_ms: int) -> Layout:
     match content:
         case Words():
             secret: Layout = {_MESSAGE_SECRET: secrets.token_bytes(32)}
-            return {6: {1: content.text, 17: _context(content, chat)}, _CONTEXT_INFO: secret}
+            body: Layout = {1: content.text, **_preview(content), 17: _context(content, chat)}
+            return {6: body, _CONTEXT_INFO: secret}
         case Place(kind="location"):
             return {5: {1: content.latitude, 2: content.longitude, 3: content.name, 4: content.address}}
         case Place():
@@ -193,6 +201,12 @@ def album(images: int, videos: int) -> bytes:
 def view_once(message: bytes) -> bytes:
     """Return a file that can be opened once."""
     return protobuf.encode({55: {1: message}})
+
+
+def _preview(content: Words) -> Layout:
+    if content.page is None:
+        return {}
+    return {2: content.page, 6: content.page_title, 16: base64.b64decode(content.thumbnail)}
 
 
 def _context(content: Words, chat: Chat) -> Layout | None:

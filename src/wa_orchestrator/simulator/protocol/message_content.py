@@ -148,6 +148,10 @@ def text(words: str, expires: int | None = None) -> bytes:
     return protobuf.encode({EXTENDED_TEXT: {1: words, _CONTEXT: {_EXPIRATION: expires}}})
 
 
+#: In an image, a video and a document.
+_THUMBNAIL = 16
+
+
 def file(
     sealed: media.EncryptedMedia,
     path: str,
@@ -158,8 +162,9 @@ def file(
     name: str | None,
     now: int,
     voice: bool = False,
+    thumbnail: bytes = b"",
 ) -> bytes:
-    """Encode a media message. A voice note is an audio file that was recorded."""
+    """Encode a media message. A voice note is an audio file that was recorded; sounds and stickers have no preview."""
     number = _FIELD_OF_KIND[kind]
     layout = FILES[number]
     timestamps = {"image": 12, "video": 14, "audio": 10, "document": 11, "sticker": 10}
@@ -179,6 +184,8 @@ def file(
         body[layout.name] = name
     if voice:
         body |= {5: 3, 6: 1}
+    if thumbnail and kind in ("image", "video", "document"):
+        body[_THUMBNAIL] = thumbnail
     return protobuf.encode({number: body})
 
 
