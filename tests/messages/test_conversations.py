@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
+from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from tests.messages.test_incoming import FRIEND, says, tell
 from wa_orchestrator.archive.archiver import DAY_MS, Archiver
 from wa_orchestrator.domain import conversation
-from wa_orchestrator.domain.access.permissions import Role
+from wa_orchestrator.domain.access.permissions import Role, Scope, reach_of
 from wa_orchestrator.domain.messages import content, incoming
+from wa_orchestrator.messages import conversation_thread, message_search
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.access import people
+from wa_orchestrator.store.access import api_keys, people
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.history import erasures
 from wa_orchestrator.store.messages import contacts, incoming_messages
@@ -76,6 +78,54 @@ async def test_a_search_reads_whole_messages_only_where_the_text_matches(
     monkeypatch.setattr(incoming_messages, "fields_of_each", counted)
     assert await listed(api, search="word3") == ["97252000003"]
     assert set(read) == {("w1", "S3")}
+
+
+@pytest.mark.parametrize("sessions", [[], ["w1"]])
+async def test_a_search_goes_on_over_everything_that_is_not_archived_yet(
+    api: MessageApi, clock: Clock, monkeypatch: pytest.MonkeyPatch, sessions: list[str]
+) -> None:
+    monkeypatch.setattr(conversation_thread, "FRESH", 3)
+    await stranger_says(api, "97252000000", "the blue one", "S0")
+    for number in range(1, 8):
+        await clock.pass_ms(1)
+        await stranger_says(api, f"9725200000{number}", "something else", f"S{number}")
+    scripts = api.context.scripts
+    _, secret = await api_keys.create(scripts, "crm", [Scope.READ], reach=reach_of(sessions, []))
+    headers = {"X-API-Key": secret}
+    for path, name in (("/api/v1/conversations", "conversations"), ("/api/v1/contacts", "contacts")):
+        found: list[str] = []
+        query = {"search": "blue"}
+        for _ in range(9):
+            page = (await api.client.get(path, params=query, headers=headers)).json()
+            found += [each["contact"]["phone"] for each in page[name]]
+            if page["next"] is None:
+                break
+            query["cursor"] = page["next"]
+        assert (found, page["next"]) == (["97252000000"], None), path
+
+
+async def test_a_search_goes_on_over_what_was_sent_too(api: MessageApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_search, "MAX_EXAMINED", 2)
+    await says(api, "hello")
+    await api.scenario.accept("w1", PHONE, to=FRIEND, fields={"body": json.dumps({"text": "the blue one"})})
+    for number in range(5):
+        await api.scenario.accept("w1", PHONE, to=f"9725300000{number}")
+    await settle(api.scenario.dispatcher())
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    for _ in range(9):
+        page = await get(api, "/api/v1/conversations", search="blue", **cursor)
+        found += [each["contact"]["phone"] for each in page["conversations"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert (found, page["next"]) == ([FRIEND], None)
+
+
+@pytest.mark.parametrize("cursor", ["x", "WzFd", "W1sxLDJdLG51bGxd", "e30"])
+async def test_a_malformed_cursor_of_a_search_is_refused(api: MessageApi, cursor: str) -> None:
+    answer = await api.client.get("/api/v1/conversations", params={"search": "blue", "cursor": cursor})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_CURSOR")
 
 
 async def test_a_thread_has_what_both_wrote_with_quotes_reactions_edits_and_why_something_waits(

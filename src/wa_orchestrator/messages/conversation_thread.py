@@ -21,8 +21,10 @@ from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry, newest_last
 from wa_orchestrator.store.records import Message
 
-#: Fresh incoming messages that a search for words looks at; older ones are in the archive, which has an index.
-_FRESH: Final = 1_000
+#: Fresh incoming messages that one page of a search looks at; older ones are in the archive, which has an index.
+FRESH: Final = 1_000
+#: Sorts after the name of every message of its instant.
+_LAST_NAME: Final = "~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +164,55 @@ async def _received_by_id(scripts: Scripts, archive: Archive, names: dict[str, N
     }
 
 
+@dataclass(frozen=True, slots=True)
+class SearchPlace:
+    """Where a search goes on: the last entry examined of what came in and of what we sent; None where all were."""
+
+    received: IndexEntry | None
+    sent: IndexEntry | None
+
+
 async def search(
-    scripts: Scripts, archive: Archive, text: str, *, among: Collection[str] | None, most: int
-) -> list[tuple[Name, ThreadItem]]:
-    """Return messages that contain all words of a text, each with its conversation's session and contact; of each
-    conversation the newest.
+    scripts: Scripts,
+    archive: Archive,
+    text: str,
+    *,
+    among: Collection[str] | None,
+    after: SearchPlace | None,
+    most: int,
+) -> tuple[list[tuple[Name, ThreadItem]], SearchPlace | None]:
+    """Return messages that contain all words of a text, each with its conversation's session and contact, of each
+    conversation the newest; and where the next page begins, None at the end.
+
+    The first page and the last have what the archive found.
     """
     wanted = set(words_of(text))
     if not wanted:
-        return []
-    fresh = await incoming_messages.latest_with(
-        scripts,
-        most=_FRESH,
-        matches=lambda session, said: (among is None or session in among) and wanted <= set(words_of(said)),
-    )
-    old = await archive.search_incoming(text, among=among, most=most)
-    sent, _ = await message_search.search(scripts, archive, Filters(text=text), among=among, limit=most)
+        return [], None
+    fresh: list[IncomingCopy] = []
+    sent: list[Message] = []
+    last_fresh = last_sent = None
+    if after is None or after.received:
+        fresh, last_fresh = await incoming_messages.latest_with(
+            scripts,
+            after=after.received if after else None,
+            examined=FRESH,
+            most=most,
+            matches=lambda session, said: (among is None or session in among) and wanted <= set(words_of(said)),
+        )
+        if last_fresh and among is not None:
+            last_fresh = (_LAST_NAME, last_fresh[1])  # the entry may be of a session that the caller does not reach
+    # At the end again: what moved to the archive meanwhile was seen in neither place.
+    is_end = after is not None and after.received is not None and last_fresh is None
+    old = await archive.search_incoming(text, among=among, most=most) if after is None or is_end else []
+    if after is None or after.sent:
+        sent, last_sent = await message_search.search(
+            scripts, archive, Filters(text=text), among=among, after=after.sent if after else None, limit=most
+        )
     hits = [((each.session, each.chat), ThreadItem(each)) for each in (*fresh, *old)]
     hits += [((each.session, each.to), ThreadItem(each)) for each in sent]
     newest: dict[Name, ThreadItem] = {}
     for name, item in sorted(hits, key=lambda hit: newest_last(hit[1].entry)):
         newest[name] = item
-    return sorted(newest.items(), key=lambda hit: newest_last(hit[1].entry), reverse=True)[:most]
+    found = sorted(newest.items(), key=lambda hit: newest_last(hit[1].entry), reverse=True)
+    return found, SearchPlace(last_fresh, last_sent) if last_fresh or last_sent else None

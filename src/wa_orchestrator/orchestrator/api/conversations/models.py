@@ -150,6 +150,7 @@ class ThreadMessage(ResponseModel):
     elsewhere: bool = Field(description="Whether it was sent from the phone itself.")
     media: IncomingFileView | None
     has_file: bool = Field(description="Whether GET /api/v1/messages/{messageId}/media has its file.")
+    has_thumbnail: bool = Field(description="Whether GET /api/v1/messages/{messageId}/thumbnail has a small picture.")
     location: EventLocation | None
     contacts: list[ContactCard]
     poll: PollView | None

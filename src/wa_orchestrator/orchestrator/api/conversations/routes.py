@@ -55,7 +55,9 @@ class ConversationSearch(RequestModel):
     )
     tag: Annotated[str, Field(max_length=50)] | None = None
     search: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        None, description="In numbers, names and texts; at most 20 are found, and other filters do not apply."
+        None,
+        description="In numbers, names and texts; other filters do not apply. A page looks at the next 1,000 messages "
+        "that are not in the archive yet: go on with `next` until it is null, also after a page without any.",
     )
     cursor: paging.Cursor = None
     limit: Annotated[int, Field(ge=1, le=paging.MOST)] = 50
@@ -86,7 +88,7 @@ class ConversationRoutes(RouteGroup):
         among = await self._context.session_labels.reached(caller.reach)
         own = among if search.session_id is None else _narrowed(among, search.session_id)
         if search.search is not None:
-            found, following = await conversation_search.find(self._context, search.search, own), None
+            found, following = await conversation_search.find(self._context, search.search, own, search.cursor)
         else:
             found, following = await self._page(search, own)
         counts = await conversation_index.counts(self._scripts, among=own)
@@ -193,7 +195,7 @@ class ConversationRoutes(RouteGroup):
 
     async def _found(self, conversation_id: str, caller: Caller) -> StoredConversation:
         name = conversation.parse_id(conversation_id)
-        reaches = await self._context.session_labels.filter_for(caller.reach)
+        reaches = await self._context.session_labels.account_filter_for(caller.reach)
         known = await conversation_records.find(self._scripts, *name) if name and reaches(name[0]) else None
         if known is None:
             text = "There is no such conversation. GET /api/v1/conversations lists those that are kept."

@@ -49,13 +49,13 @@ def view(item: ThreadItem, eta: Eta | None, language: str) -> ThreadMessage:
         fields |= {"text": amended.text, "original_text": fields.get("text")}
     if amended.deleted_at_ms:
         fields |= dict.fromkeys(("text", "original_text", "media", "location", "poll", "reply_to"))
-        fields |= {"has_file": False, "contacts": []}
+        fields |= {"has_file": False, "has_thumbnail": False, "contacts": []}
     blank: dict[str, Any] = dict.fromkeys(
         ("text", "status", "reason", "reason_text", "waiting", "media", "location", "poll", "reply_to", "original_text")
     )
     blank |= {"sender": None, "elsewhere": False, "has_file": False, "contacts": [], "forwarded": False}
     return ThreadMessage(
-        **blank | {"view_once": False} | fields,
+        **blank | {"view_once": False, "has_thumbnail": False} | fields,
         message_id=item.id,
         whatsapp_id=item.whatsapp_id,
         direction=_direction(message),
@@ -115,6 +115,7 @@ def _of_received(copy: IncomingCopy) -> dict[str, Any]:
         "elsewhere": is_ours,
         "media": json.loads(fields["media"]) if "media" in fields else None,
         "has_file": "media" in fields and kind_of(fields.get("kind", "")) in FILES and not parts.get("viewOnce"),
+        "has_thumbnail": bool(parts.get("hasThumbnail")),
         "location": json.loads(fields["location"]) if "location" in fields else None,
         "contacts": parts.get("contacts") or [],
         "poll": parts.get("poll"),
