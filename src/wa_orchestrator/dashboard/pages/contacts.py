@@ -34,12 +34,11 @@ async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> 
 
 
 async def _listed(renderer: Renderer, caller: Caller, query: Mapping[str, str]) -> ContactPage:
-    if text := query.get("q", "").strip()[:100]:
-        return await renderer.contacts.list_contacts(caller, text, None, ROWS)
+    text = query.get("q", "").strip()[:100] or None
     try:
-        return await renderer.contacts.list_contacts(caller, None, query.get("after") or None, ROWS)
+        return await renderer.contacts.list_contacts(caller, text, query.get("after") or None, ROWS)
     except Refused:  # a cursor of an old address
-        return await renderer.contacts.list_contacts(caller, None, None, ROWS)
+        return await renderer.contacts.list_contacts(caller, text, None, ROWS)
 
 
 async def _talks(renderer: Renderer, caller: Caller, chosen: ContactView | None) -> list[ConversationDetail]:

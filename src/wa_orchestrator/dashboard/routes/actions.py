@@ -74,8 +74,9 @@ def _reply(form: Form) -> Body:
 
 
 def _conversation_facts(form: Form) -> Body:
-    noted = {"notes": form.get("notes", ""), "assignedTo": form.get("assigned", "")}
-    return noted | {"tags": _names(form.get("tags", ""))}
+    """Return what people noted. The page of contacts does not say who answers, and leaves that as it is."""
+    noted: Body = {"notes": form.get("notes", ""), "tags": _names(form.get("tags", ""))}
+    return noted | ({"assignedTo": form["assigned"]} if "assigned" in form else {})
 
 
 def _limits(form: Form) -> Body:

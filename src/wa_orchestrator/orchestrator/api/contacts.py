@@ -76,7 +76,7 @@ class ContactRoutes(RouteGroup):
         caller: LimitedReader,
         search: Annotated[
             str | None,
-            Query(min_length=1, max_length=100, description="In numbers, names and texts; the first 20 conversations."),
+            Query(min_length=1, max_length=100, description="In numbers, names and texts, as for conversations."),
         ] = None,
         cursor: paging.Cursor = None,
         limit: paging.Limit = 100,
@@ -84,8 +84,8 @@ class ContactRoutes(RouteGroup):
         """List the people with whom there is a conversation, by number. Members of groups are not among them."""
         among = await self._context.session_labels.reached(caller.reach)
         if search is not None:
-            hits = await conversation_search.find(self._context, search, among)
-            return ContactPage(contacts=await self._views([each.contact for each in hits], among), next=None)
+            hits, following = await conversation_search.find(self._context, search, among, cursor)
+            return ContactPage(contacts=await self._views([each.contact for each in hits], among), next=following)
         after = "" if cursor is None else paging.decode(cursor)
         found, more = await conversation_index.contacts(self._scripts, among=among, after=after, most=limit)
         shown = await self._views([contact for contact, _ in found], among)
