@@ -34,6 +34,13 @@ def test_what_was_noted_after_a_step_back_is_not_taken_for_what_was_before_it() 
     assert trace.elapsed_ms(9_500, 3.0) == 1_000
 
 
+def test_it_was_set_back_if_it_shows_less_than_at_the_latest_reading() -> None:
+    trace = ClockTrace(keep_s=60)
+    assert not trace.was_set_back(0)
+    trace.note(5_000, 1.0)
+    assert [trace.was_set_back(shown_ms) for shown_ms in (4_999, 5_000, 5_001)] == [True, False, False]
+
+
 def test_it_remembers_as_long_as_it_was_told_to_and_nothing_after_it_was_cleared() -> None:
     trace = traced((0, 0.0), (61_000, 61.0), (70_000, 70.0))
     assert trace.elapsed_ms(0, 70.0) == 9_000

@@ -14,8 +14,12 @@ from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.domain.workers import worker_events
 from wa_orchestrator.domain.workers.event_parser import LONGEST_STRING, MOST_ITEMS, BadEvent, parse
 from wa_orchestrator.domain.workers.worker_events import (
+    AccountLimits,
+    Disconnected,
     IncomingMessage,
+    NewChatCapReport,
     Payload,
+    ReachoutLockReport,
     Receipt,
     WorkerEvent,
     to_session_event,
@@ -303,6 +307,35 @@ def test_an_invalid_event_is_refused_with_its_path_and_problem(raw: dict[str, An
     with pytest.raises(BadEvent) as refusal:
         parse(raw)
     assert (refusal.value.path, refusal.value.problem) == (path, problem)
+
+
+LOCKED = {"active": True, "endsAt": AT + 60_000, "type": "DEFAULT"}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            {"reachoutLock": LOCKED, "newChatCap": {"status": "CAPPED", "used": "100", "total": "of 100"}},
+            AccountLimits(ReachoutLockReport(True, AT + 60_000, "DEFAULT"), NewChatCapReport("CAPPED")),
+        ),
+        (
+            {"reachoutLock": LOCKED, "newChatCap": "used up"},
+            AccountLimits(ReachoutLockReport(True, AT + 60_000, "DEFAULT")),
+        ),
+        (
+            {"reachoutLock": {"active": True, "endsAt": "soon", "type": 7}},
+            AccountLimits(ReachoutLockReport(True)),
+        ),
+    ],
+)
+def test_a_lock_is_not_lost_with_a_field_that_is_wrong(data: dict[str, Any], expected: AccountLimits) -> None:
+    assert parse(raw_event("ACCOUNT_LIMITS", data)).payload == expected
+
+
+def test_a_ban_is_not_lost_with_a_field_that_is_wrong() -> None:
+    told = {"code": 403, "reason": ["forbidden"], "expiresAt": "tomorrow", "revision": "2.3000"}
+    assert parse(raw_event("DISCONNECTED", told)).payload == Disconnected(403)
 
 
 values = st.recursive(

@@ -39,30 +39,30 @@ HANDLERS: Handlers = {
 
 
 async def tell(
-    api: MessageApi, what: str, *, sequence: int | None = None, **data: object
+    api: MessageApi, what: str, *, sequence: int | None = None, by: str = "w1", **data: object
 ) -> WorkerEvent[events.Payload]:
     """Pass a worker's event to its handler."""
-    raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
+    raw = {"sessionId": by, "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
     if sequence is not None:
         raw["sequence"] = sequence
     event = event_parser.parse(raw)
     handler = HANDLERS[type(event.payload)]
     if isinstance(handler, OneStep):
-        delivery = EventDelivery("w1", 1, f"evt_{next(_numbers)}", b"", 60_000)
+        delivery = EventDelivery(by, 1, f"evt_{next(_numbers)}", b"", 60_000)
         rest = await handler.handle(api.context, delivery, event)
         if rest is not None:
             await rest()
         return event
-    session = await records.session(api.context.scripts, "w1")
+    session = await records.session(api.context.scripts, by)
     assert session is not None
     await handler(api.context, session, event)
     return event
 
 
-async def says(api: MessageApi, text: str, name: str = "ABC", **changes: object) -> None:
+async def says(api: MessageApi, text: str, name: str = "ABC", by: Any = "w1", **changes: object) -> None:
     person = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "lid": "77001@lid", **changes}
     told: dict[str, Any] = {field: value for field, value in person.items() if value is not None}
-    await tell(api, "MESSAGE_RECEIVED", whatsappId=name, kind="text", text=text, at=1_750_000_000_000, **told)
+    await tell(api, "MESSAGE_RECEIVED", whatsappId=name, kind="text", text=text, at=1_750_000_000_000, by=by, **told)
 
 
 async def test_receipts_lift_a_message_step_by_step_in_any_order(api: MessageApi) -> None:
@@ -93,9 +93,9 @@ async def test_an_answer_makes_a_known_contact_and_the_session_its_partner(api: 
     assert await api.context.redis.get(keys.affinity(FRIEND)) == "w1"
 
 
-async def cannot_be_read(api: MessageApi, name: str = "ABC", reason: str = "decrypt") -> None:
+async def cannot_be_read(api: MessageApi, name: str = "ABC", reason: str = "decrypt", by: str = "w1") -> None:
     sender: dict[str, Any] = {"from": "77001@lid", "phone": FRIEND, "lid": "77001@lid"}
-    await tell(api, "MESSAGE_UNDECRYPTABLE", whatsappId=name, reason=reason, at=1_750_000_000_000, **sender)
+    await tell(api, "MESSAGE_UNDECRYPTABLE", whatsappId=name, reason=reason, at=1_750_000_000_000, by=by, **sender)
 
 
 async def test_an_unreadable_message_is_told_once_and_again_as_the_message(api: MessageApi) -> None:
@@ -334,6 +334,17 @@ async def test_a_refusal_does_not_change_the_end_that_whatsapp_reports(api: Mess
             lock = {"active": False, "type": "DEFAULT"}
             await tell(api, "ACCOUNT_LIMITS", sequence=sequence, reachoutLock=lock, newChatCap=cap)
     assert await api.context.redis.hget(keys.pace(PHONE), "cap_until") == str(NOON + 60_000)
+
+
+async def test_a_refusal_of_the_day_before_says_nothing_about_today(api: MessageApi, clock: Clock) -> None:
+    message = await api.released()
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    await clock.pass_ms(13 * 3_600_000)  # it is past midnight, and the worker's events come only now
+    lock = {"active": False, "type": "DEFAULT"}
+    await tell(api, "MESSAGE_FAILED", sequence=5, messageId=message, whatsappId="X", code="NEW_CHAT_CAP", error="475")
+    await tell(api, "ACCOUNT_LIMITS", sequence=6, reachoutLock=lock, newChatCap={"status": "CAPPED"})
+    assert await api.context.redis.hget(keys.pace(PHONE), "cap_until") is None
 
 
 async def test_during_a_lock_groups_are_written_to(api: MessageApi, clock: Clock) -> None:

@@ -256,6 +256,42 @@ async def test_after_three_attempts_a_message_that_was_refused_has_failed_and_on
     assert await api.context.redis.hgetall(keys.stats("w1", "20250615")) == {outcome: "1"}
 
 
+async def test_the_very_code_of_each_failed_attempt_is_kept_with_its_entry_of_the_timeline(
+    api: MessageApi, clock: Clock
+) -> None:
+    codes = ["WA_487", "SEND_FAILED", "421"]
+    message = await unconfirmed(api, clock, *codes)
+    found = await records.message(api.context.scripts, message)
+    assert found is not None
+    ends = [at for at, _, note in await records.timeline(api.context.scripts, message) if note == "UNKNOWN"]
+    assert records.answers_of(found) == dict(zip(ends, ["WA_487", "SEND_FAILED", "WA_421"], strict=True))
+
+
+async def test_of_many_failed_attempts_the_newest_codes_are_kept(api: MessageApi, clock: Clock) -> None:
+    message = await api.released()
+    await api.context.redis.hset(
+        keys.message(message), "answers", " ".join(f"{1_000_000 + n}:WA_503" for n in range(300))
+    )
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    await api.worker().nack(claimed, "WA_487")
+    found = await records.message(api.context.scripts, message)
+    assert found is not None
+    answers = list(records.answers_of(found).values())
+    assert (answers[-1], set(answers[:-1])) == ("WA_487", {"WA_503"})
+    assert len(found.answers) <= 2_000
+
+
+async def test_words_that_a_worker_sends_instead_of_a_code_are_not_kept(api: MessageApi) -> None:
+    message = await api.released()
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    await api.worker().nack(claimed, "Dear Ms Cohen: 1")
+    found = await records.message(api.context.scripts, message)
+    assert found is not None
+    assert found.answers == ""
+
+
 @pytest.mark.parametrize(("code", "reason"), [("WA_429", "RATE_LIMITED"), ("WA_503", "OVERLOADED")])
 async def test_when_whatsapp_asks_for_less_the_phone_slows_down_and_no_message_dies(
     api: MessageApi, clock: Clock, code: str, reason: str

@@ -1,5 +1,7 @@
 """The clock of Redis' machine is set back by an hour: workers and proxies are watched all the same."""
 
+import time
+
 import httpx
 
 from tests.orchestrator.conftest import PROXIES
@@ -28,6 +30,22 @@ async def test_a_worker_that_was_last_heard_in_the_future_is_replaced_and_one_th
         await part(control, Watchdog).step()
     assert (await now(control.context, "s1")).reason == "WORKER_SILENT"
     assert runner.epochs() == {"s2": 1}
+
+
+async def test_a_healthy_worker_is_not_judged_before_the_leader_has_seen_that_the_clock_was_set_back(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    ahead = await control.context.scripts.now_ms() + HOUR_MS
+    redis, record = control.context.redis, keys.session("s1")
+    await redis.hset(record, mapping={"last_ping_at": str(ahead), "started_at": str(ahead), "missed_at": "1"})
+    control.lease.grace_from_ms = ahead
+    control.lease.clock.note(ahead, time.monotonic())
+    await control_plane.record_pulse(control.context.scripts, ahead)
+    await part(control, Watchdog).step()
+    await control.lease.step()
+    await part(control, Watchdog).step()
+    assert runner.epochs() == {"s1": 1}
 
 
 async def test_workers_get_a_new_grace_period(control: Orchestrator) -> None:

@@ -281,7 +281,8 @@ NEWS = frozenset(
         EventType.PROXY_OK,
         EventType.BACKUP_DONE,
         EventType.RESTORE_DONE,
-        EventType.RESTORE_FAILED,  # the answer to whoever asked for it
+        EventType.RESTORE_INCOMPLETE,
+        EventType.RESTORE_FAILED,  # both are the answer to whoever asked for it
         EventType.SUMMARY_DAILY,
         EventType.CLIENT_EXPIRES,  # workers look for a newer version by themselves
         EventType.ALERT_TEST,

@@ -105,11 +105,12 @@ async def two_customers(redis: Redis, directory: Any, check: ProxyCheck | None =
 
 
 async def _receive_file(context: Context, session: str) -> str:
-    """A picture that came in and was fetched; our id of the message."""
+    """A picture that came in with a small one and was fetched; our id of the message."""
     await context.redis.hset(keys.incoming(session, "3A01"), mapping={"kind": "image", "media": "{}"})
     message_id = incoming.id_of(session, "3A01")
     await received_files.save(context.settings, session, _one(b"bytes"))
     await received_files.keep(context.settings, session, message_id)
+    await received_files.keep_thumbnail(context.settings, message_id, b"bytes")
     return message_id
 
 

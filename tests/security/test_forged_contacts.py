@@ -101,6 +101,16 @@ async def test_it_does_not_take_the_lid_from_a_person_to_whom_it_never_wrote(api
     assert await api.context.redis.get(keys.lid_of(victim)) == "88001"
 
 
+async def test_it_does_not_give_a_person_another_lid_without_having_written_to_them(api: MessageApi) -> None:
+    victim = VICTIMS[0]
+    await contacts.set_names(api.context.scripts, victim, "88001")
+    await _write(api, victim, **{"from": "99@lid", "lid": "99@lid"})
+    assert await contacts.names_of(api.context.scripts, victim) == (victim, "lid:88001")
+    await _written(api, victim)
+    await says(api, "hello", "NEXT", phone=victim, lid="99@lid")
+    assert await contacts.names_of(api.context.scripts, victim) == (victim, "lid:99")
+
+
 async def _report_other_owner(api: MessageApi, phone: str, old: str, new: str = "99") -> None:
     jid = f"{phone}@s.whatsapp.net"
     await tell(api, "CONTACT_IDENTITY_CHANGED", phone=jid, oldLid=f"{old}@lid", newLid=f"{new}@lid")
@@ -145,7 +155,7 @@ async def test_what_it_says_of_a_lid_that_was_replaced_since_changes_nothing(api
     await _report_other_owner(api, victim, "88001")
     assert await api.context.redis.get(keys.lid_of(victim)) == "88002"
     for lid in ("88001", "88002"):
-        assert await contacts.phone_of_lid(api.context.scripts, lid) == victim
+        assert await api.context.redis.get(keys.phone_of(lid)) == victim
     assert await contacts.phone_of_lid(api.context.scripts, "99") == ""
 
 

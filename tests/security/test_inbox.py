@@ -75,8 +75,9 @@ async def test_a_person_with_labels_has_no_conversation_of_others_on_any_page(fl
         parts = await _first_parts(fleet, oren, "page=inbox" + path.removeprefix("/inbox").replace("?", "&"))
         assert f"of {THEIRS}" not in parts, path
     assert f"of {MINE}" in (await oren.client.get("/inbox?q=blue")).text
-    assert (await oren.client.get(f"/inbox/media/{fleet.received[THEIRS]}")).status_code == 404
-    assert (await oren.client.get(f"/inbox/media/{fleet.received[MINE]}")).status_code == 200
+    for file in ("media", "thumbnail"):
+        assert (await oren.client.get(f"/inbox/{file}/{fleet.received[THEIRS]}")).status_code == 404
+        assert (await oren.client.get(f"/inbox/{file}/{fleet.received[MINE]}")).status_code == 200
 
 
 async def _press(visitor: Visitor, action: str, **form: str) -> str:

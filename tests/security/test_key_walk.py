@@ -51,6 +51,7 @@ OPEN: Final = {
     "POST /api/v1/messages/{message_id}/confirm": Scope.SEND,
     "POST /api/v1/messages/{message_id}/send-again": Scope.SEND,
     "GET /api/v1/messages/{message_id}/media": Scope.READ,
+    "GET /api/v1/messages/{message_id}/thumbnail": Scope.READ,
     "POST /api/v1/messages/{message_id}/reaction": Scope.SEND,
     "POST /api/v1/messages/{message_id}/edit": Scope.SEND,
     "POST /api/v1/messages/{message_id}/delete": Scope.SEND,
@@ -212,7 +213,7 @@ async def fleet(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _filled(fleet: TwoCustomers, path: str, whose: str) -> str:
-    message = fleet.received[whose] if path.endswith("/media") else fleet.messages[whose]
+    message = fleet.received[whose] if path.endswith(("/media", "/thumbnail")) else fleet.messages[whose]
     values = {"session_id": whose, "message_id": message, "target": f"session:{whose}"}
     values |= {"conversation_id": fleet.conversations[whose], "group_id": "120363025246125486@g.us"}
     values["member"] = RECIPIENT

@@ -57,8 +57,22 @@ async def _(scene: Scene) -> None:
 @case("queue_limit")
 async def _(scene: Scene) -> None:
     await scene.accept()
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97251")
     full = await admission.accept(scene.scripts, scene.message(), scene.room(queue_limit=1))
     assert full == admission.QueueFull(1)
+
+
+@case("aside_limit")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 60_000)
+    assert await scene.release(await scene.queued()) == queues.SetAside()
+    full = await admission.accept(scene.scripts, scene.message("97252"), scene.room(queue_limit=1))
+    assert full == admission.QueueFull(1)
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97253")
+    for count, may in enumerate(("97253", "1203@g.us"), start=1):
+        known = await admission.accept(scene.scripts, scene.message(may), scene.room(queue_limit=count))
+        assert isinstance(known, admission.Accepted), may
 
 
 @case("day_limit")
@@ -239,15 +253,27 @@ async def _(scene: Scene) -> None:
     assert await scene.confirm_write(stranger) == outbox.WriteRefused("queued", "NEW_CHAT_CAP")
 
 
-@case("write_either_name")
+@case("known_by_name")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    message = await scene.queued("lid:123")
+    scene.recipients[message] = "97251"  # its phone is known since
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97251")
+    assert isinstance(await scene.release(message), queues.Released)
+    await scene.claim()
+    await scene.scripts.redis.srem(keys.contacts(PHONE), "97251")
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "lid:123")
+    assert isinstance(await scene.confirm_write(message), outbox.Renewed)
+
+
+@case("opt_out_by_name")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued("lid:123")
-    await scene.scripts.redis.sadd(keys.contacts(PHONE), "lid:123")
-    assert isinstance(await scene.release(message), queues.Released)
-    await scene.claim()
-    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
-    assert isinstance(await scene.confirm_write(message, to="97251"), outbox.Renewed)  # its phone is known since
+    await contacts.opt_out(scene.scripts, "97251", word="", via="api")
+    scene.recipients[message] = "97251"
+    assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
 
 
 @case("aside_in_order")
@@ -259,9 +285,12 @@ async def _(scene: Scene) -> None:
     await scene.claim()
     await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 60_000)
     verdict = outbox.FailureVerdict(1, "NEW_CHAT_CAP", 0, place="aside")
+    await contacts.set_names(scene.scripts, "97251", "123")
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "lid:123")
     await outbox.nack(scene.scripts, scene.places[refused], epoch=1, verdict=verdict, day="20250615")
     await scene.clock.pass_ms(10_000)
     assert await scene.release(following) == queues.SetAside()
+    assert not await scene.scripts.redis.exists(keys.contacts(PHONE)), "under neither name"
 
 
 @case("known_in_order")

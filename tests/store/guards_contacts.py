@@ -6,7 +6,7 @@ from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.domain.workers.drift import Kind, Shape, Sighting
-from wa_orchestrator.store import due_items, keys
+from wa_orchestrator.store import due_items, keys, records
 from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import drift as drift_store
 from wa_orchestrator.store.events import webhooks
@@ -195,10 +195,77 @@ async def _(scene: Scene) -> None:
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 90_000)
     assert await scene.release(message) == queues.SetAside()
-    names = [keys.set_aside(PHONE), keys.queue(PHONE), keys.DUE]
-    reply = await scene.scripts.run("restore_messages", names, [PHONE, message, "m_unknown"])
-    assert reply == ["reopened", 1]
+    assert await _restore(scene, 2, message, "m_unknown") == ["reopened", 1]
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
+
+
+async def _restore(scene: Scene, returning: int, *ids: str) -> object:
+    names = [keys.set_aside(PHONE), keys.queue(PHONE), keys.DUE, keys.contacts(PHONE)]
+    return await scene.scripts.run("reopen_messages", names, [PHONE, "97251", returning, *ids])
+
+
+async def _aside(scene: Scene, to: str = "97251") -> str:
+    """A message to a new contact that had to be set aside; its id."""
+    await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 90_000)
+    message = await scene.queued(to)
+    assert await scene.release(message) == queues.SetAside()
+    return message
+
+
+@case("aside_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    seen = await _aside(scene)
+    await _aside(scene)
+    assert await _restore(scene, 1, seen) == ["changed"]
+    assert not await scene.scripts.redis.exists(keys.contacts(PHONE))
+
+
+@case("known_with_aside")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    first, second = await _aside(scene), await scene.queued()
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.Received(rest=True)
+    assert await scene.release(second) == queues.SetAside()  # before the caller has gone on
+    assert await contacts.reopen(scene.scripts, PHONE, "97251", by="writing") == 2
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [first, second]
+    assert isinstance(await scene.release(first), queues.Released)
+
+
+@case("aside_first")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await _aside(scene, "lid:123")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "", "123")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.Received(rest=True)
+    shown = contacts.Incoming("w1", PHONE, "3EB0AB", "text", "97251", "123", is_ours=True)
+    assert await contacts.receive(scene.scripts, shown, keep_ms=1000) == contacts.Received(rest=True)
+    again = await contacts.receive(scene.scripts, shown, keep_ms=1000)
+    assert again == contacts.ReceivedBefore(rest=True)
+
+
+@case("lid_opted_out")
+async def _(scene: Scene) -> None:
+    await contacts.opt_out(scene.scripts, "lid:123", word="STOP", via="reply")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.Received(rest=True)
+
+
+@case("phone_of_others")
+async def _(scene: Scene) -> None:
+    await contacts.set_names(scene.scripts, "97251", "123")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "124")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.Received(rest=True)
+    assert await contacts.lid_of_phone(scene.scripts, "97251") == "123"
+
+
+@case("conversation_of_lid")
+async def _(scene: Scene) -> None:
+    await contacts.set_affinity(scene.scripts, "lid:123", "w2")
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert await contacts.affinity(scene.scripts, "97251") == "w2"
 
 
 @case("receive_once")
@@ -309,6 +376,30 @@ async def _(scene: Scene) -> None:
     assert not await contacts.report_undecryptable(scene.scripts, said, reason="decrypt", keep_ms=1000)
 
 
+async def _second_device(scene: Scene) -> None:
+    """Another session of w1's phone."""
+    await scene.connected()
+    await scene.connected("w2")
+
+
+@case("first_report")
+async def _(scene: Scene) -> None:
+    await _second_device(scene)
+    for session, outcome in (("w1", contacts.Received), ("w2", contacts.ReceivedCopy)):
+        said = contacts.Incoming(session, PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
+        assert isinstance(await contacts.receive(scene.scripts, said, keep_ms=1000), outcome)
+    assert len(await scene.scripts.redis.keys(keys.first_report(PHONE, "*"))) == 1
+
+
+@case("readable_elsewhere")
+async def _(scene: Scene) -> None:
+    await _second_device(scene)
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    unread = contacts.Incoming("w2", PHONE, "3EB0AA", "", "97251", "123")
+    assert not await contacts.report_undecryptable(scene.scripts, unread, reason="decrypt", keep_ms=1000)
+
+
 @case("private_chat")
 async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")
@@ -416,6 +507,17 @@ async def _(scene: Scene) -> None:
     message = await scene.sending()
     await scene.scripts.redis.hset(keys.message(message), "in_doubt", "1")
     assert await scene.nack(message, backoff_ms=None, doubt=Doubt.SETTLED) == outbox.Became("failed")
+
+
+@case("answer_code")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    verdict = outbox.FailureVerdict(1, "REFUSED", None, answer="WA_421")
+    await outbox.nack(scene.scripts, scene.places[message], epoch=1, verdict=verdict, day="20250615")
+    found = await records.message(scene.scripts, message)
+    assert found is not None
+    assert list(records.answers_of(found).values()) == ["WA_421"]
 
 
 @case("slower")

@@ -93,6 +93,7 @@ def test_every_type_of_the_catalogue_is_emitted() -> None:
     by_python |= {EventType[name] for name in re.findall(r"FoundTrouble\(\s*EventType\.([A-Z_]+)", text)}
     for either in re.findall(r"kind = EventType\.([A-Z_]+) if \w+ else EventType\.([A-Z_]+)\n", text):
         by_python |= {EventType[name] for name in either}
+    by_python |= {EventType[name] for name in re.findall(r"kind = EventType\.([A-Z_]+)\n", text)}
     assert by_scripts | by_python == set(EventType)
 
 

@@ -1,10 +1,12 @@
 """Every kind of message that a person can send is reported as what it is, over the real wire."""
 
+import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from tests.pictures import in_base64, jpeg
 from tests.worker.harness import Rig, Session, new_phone
 from wa_orchestrator.simulator.phones import actions, content
 from wa_orchestrator.simulator.protocol import protobuf
@@ -114,6 +116,34 @@ async def test_every_kind_that_a_phone_sends_is_reported_as_what_it_is(rig: Rig,
     assert reported["lid"].endswith("@lid")
 
 
+PICTURE = jpeg()
+WITH_PICTURES: dict[str, Act] = {
+    "image": sends_file("image", "image/jpeg", thumbnail=PICTURE),
+    "video": sends_file("video", "video/mp4", thumbnail=PICTURE),
+    "document": sends_file("document", "application/pdf", name="a.pdf", thumbnail=PICTURE),
+    "link": sends(
+        content.Words("text", "https://shop.test", page="https://shop.test", thumbnail=in_base64(PICTURE))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WITH_PICTURES)
+async def test_the_small_picture_that_comes_with_a_message_is_reported(rig: Rig, linked: Session, kind: str) -> None:
+    message = await WITH_PICTURES[kind](rig.world.whatsapp, new_phone(), linked.phone)
+    reported = (await linked.event("MESSAGE_RECEIVED", whatsappId=message))["data"]
+    assert base64.b64decode(reported["thumbnail"]) == PICTURE
+
+
+@pytest.mark.parametrize(
+    "described", [{"form": "view_once", "thumbnail": PICTURE}, {"thumbnail": PICTURE + bytes(16_384)}, {}]
+)
+async def test_a_small_picture_that_is_long_or_may_be_seen_once_is_not_reported(
+    rig: Rig, linked: Session, described: dict[str, Any]
+) -> None:
+    message = await sends_file("image", "image/jpeg", **described)(rig.world.whatsapp, new_phone(), linked.phone)
+    assert "thumbnail" not in (await linked.event("MESSAGE_RECEIVED", whatsappId=message))["data"]
+
+
 async def test_an_album_names_its_head_on_every_file_and_the_head_alone_is_no_message(
     rig: Rig, linked: Session
 ) -> None:
@@ -152,6 +182,12 @@ async def test_what_the_owner_sends_from_the_phone_is_reported_with_its_recipien
     assert "pushName" not in reported
     elsewhere = [each["data"]["text"] for each in linked.station.events if each["type"] == "MESSAGE_SENT_ELSEWHERE"]
     assert elsewhere == ["from the phone"]
+
+
+async def test_the_small_picture_of_what_the_owner_sends_elsewhere_is_reported(rig: Rig, linked: Session) -> None:
+    message = await WITH_PICTURES["image"](rig.world.whatsapp, linked.phone, new_phone())
+    reported = (await linked.event("MESSAGE_SENT_ELSEWHERE", whatsappId=message))["data"]
+    assert base64.b64decode(reported["thumbnail"]) == PICTURE
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,17 @@ async def test_logging_out_removes_the_device_and_ends_the_worker(rig: Rig) -> N
     assert rig.world.whatsapp.devices(session.phone) == []
 
 
+async def test_a_worker_that_is_asked_to_leave_answers_and_ends_and_one_of_another_epoch_stays(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    late = await rig.server.command(session.id, "leave", epoch=str(session.epoch - 1))
+    assert await rig.server.result(session.id, late) == {"ok": False, "code": "OTHER_EPOCH"}
+    await rig.server.acked(await session.say(new_phone(), "still here"))
+    command = await rig.server.command(session.id, "leave", epoch=str(session.epoch))
+    assert await rig.server.result(session.id, command) == {"ok": True}
+    assert await session.worker.ended() == 0
+
+
 async def test_pings_tell_the_state_and_a_note_to_self_is_sent_without_reports(rig: Rig) -> None:
     session = rig.session(PING_INTERVAL_MS="200", SELF_MESSAGE_INTERVAL_MS="300")
     await session.link()

@@ -28,9 +28,7 @@ async def contact_of(scripts: Scripts, phone: str) -> Contact:
 
     Not with a LID that has another phone by now: what is known under that is about whoever has it.
     """
-    lid = lid_of(phone) or await contacts.lid_of_phone(scripts, phone)
-    is_theirs = not lid or lid_of(phone) or await contacts.phone_of_lid(scripts, lid) in ("", phone)
-    return Contact(phone, lid if is_theirs else "")
+    return Contact(phone, lid_of(phone) or await contacts.lid_of_phone(scripts, phone))
 
 
 async def step(scripts: Scripts, archive: Archive) -> int:

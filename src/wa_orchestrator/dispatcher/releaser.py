@@ -20,7 +20,7 @@ from wa_orchestrator.store.due_items import Due, Taken
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.errors import RedisError
-from wa_orchestrator.store.messages import phone_queues, queues
+from wa_orchestrator.store.messages import contacts, phone_queues, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.phone_queues import QueueHead
 from wa_orchestrator.store.records import Message, Session
@@ -129,7 +129,8 @@ class Releaser:
         limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=burst_until_ms, jitter=self._jitter())
         jumped_ms = self._clock_steps.jumped_ms(now_ms, limits.minute_ms)
         whole_minute = replace(limits, minute_ms=limits.minute_ms + jumped_ms)
-        released = await queues.release(self._scripts, place, whole_minute, to=message.to)
+        name = await contacts.known_name(self._scripts, message.to)
+        released = await queues.release(self._scripts, place, whole_minute, to=name)
         match released:
             case queues.Released(at_ms):
                 waited_ms = at_ms - max(message.accepted_at, queue.pace.silent_until)

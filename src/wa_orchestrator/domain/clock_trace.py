@@ -22,6 +22,10 @@ class ClockTrace:
         while own_s - self._readings[0][1] > self.keep_s:
             self._readings.popleft()
 
+    def was_set_back(self, shown_ms: int) -> bool:
+        """Whether the clock was set back since the latest reading, by what it shows now."""
+        return bool(self._readings) and shown_ms < self._readings[-1][0]
+
     def clear(self) -> None:
         """Forget everything: what the clock did meanwhile is not known."""
         self._readings.clear()

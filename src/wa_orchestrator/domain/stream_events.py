@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NewType, Self
 
 from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
+from wa_orchestrator.domain.sessions.restore_outcome import RestoreOutcome
 
 
 class Level(StrEnum):
@@ -412,7 +413,8 @@ class BackupEnded(Payload):
     """A backup or restore ended. `sessions` is how many it has; `reason` is the code of what failed.
 
     After a restore of everything, `unknown` messages may have been sent before and are not sent again by themselves;
-    `held` ones wait for a person, because there was no journal.
+    `held` ones wait for a person, because there was no journal. `incomplete` is how many sessions of a restore did not
+    come back as they were; each has its own `restore.session`.
     """
 
     backup: str
@@ -421,6 +423,16 @@ class BackupEnded(Payload):
     bytes: int | None = None
     unknown: int | None = None
     held: int | None = None
+    incomplete: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRestored(Payload):
+    """What became of a session of a restore; `outcome` is `RESTORED`, `NO_ROOM` or `PHONE_FULL`."""
+
+    session: SessionId
+    backup: str
+    outcome: RestoreOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -604,6 +616,11 @@ class EventType(StrEnum):
         "backup.copy_failed", BackupEnded, _WARNING, "A backup is complete; its second copy could not be made.", "📎",
     )  # fmt: skip
     RESTORE_DONE = "restore.done", BackupEnded, _WARNING, "A backup was restored; its sessions start.", "♻️"
+    RESTORE_INCOMPLETE = (
+        "restore.incomplete", BackupEnded, _ERROR,
+        "A backup was restored, but some of its sessions did not come back as they were.", "🩹",
+    )  # fmt: skip
+    RESTORE_SESSION = "restore.session", SessionRestored, _INFO, "A restore is done with this session."
     RESTORE_FAILED = "restore.failed", BackupEnded, _ERROR, "A backup was not restored; nothing was changed.", "🛑"
     WEBHOOK_FAILING = "webhook.failing", WebhookFailing, _WARNING, "Deliveries to a webhook fail for ten minutes.", "📪"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, _WARNING, "A webhook was disabled after failing.", "🔌"
@@ -622,6 +639,10 @@ ALERTS: Final = frozenset(each for each in EventType if each.alert_emoji)
 INTERNAL: Final = frozenset({EventType.ALERT_TEST})
 #: Types whose message is stored as one that came in.
 OF_INCOMING: Final = frozenset(each for each in EventType if each.payload is MessageReceived)
+#: What an account's devices each report, and one of them emits.
+OF_ACCOUNT: Final = OF_INCOMING | {
+    EventType.MESSAGE_UNDECRYPTABLE, EventType.CALL_RECEIVED, EventType.CALL_ENDED, EventType.CONTACT_OPTED_OUT,
+}  # fmt: skip
 #: What events are about, in the order of the catalogue.
 SUBJECTS: Final = tuple(dict.fromkeys(each.subject for each in EventType))
 

@@ -1,6 +1,6 @@
 """Finds messages by id wherever they are, and brings an archived one back to Redis when it is to change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.store import records
@@ -29,6 +29,15 @@ async def incoming(scripts: Scripts, archive: Archive, session: str, whatsapp_id
     """Return the fields of an incoming message; None if there is none."""
     found = await incoming_messages.fields_of(scripts, session, whatsapp_id)
     return found or (await archive.incoming([(session, whatsapp_id)])).get((session, whatsapp_id))
+
+
+async def missing_incoming(
+    scripts: Scripts, archive: Archive, names: Sequence[tuple[str, str]]
+) -> Collection[tuple[str, str]]:
+    """Return those incoming messages, by session and WhatsApp's id, that are neither in Redis nor in the archive."""
+    kept = await incoming_messages.fields_of_each(scripts, names)
+    absent = [name for name, fields in zip(names, kept, strict=True) if not fields]
+    return set(absent) - set(await archive.incoming(absent))
 
 
 async def timeline(scripts: Scripts, archive: Archive, message_id: str) -> list[tuple[int, str, str]]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wa_orchestrator.archive.contract import Archive
+from wa_orchestrator.domain.access.permissions import Reach
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.message import MessageStatus, message_id_of
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message
+from wa_orchestrator.store.sessions.labels import SessionLabels
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ async def find(scripts: Scripts, archive: Archive, name: str, sessions: Sequence
             session = await records.session(scripts, pair[0])
             return _received(pair, session.phone if session else "", fields)
     return None
+
+
+async def is_reached(labels: SessionLabels, reach: Reach, found: NamedMessage) -> bool:
+    """Whether a message is reached: one that came in by any session of its account, one of ours by its own."""
+    reaches = await (labels.filter_for if found.is_ours else labels.account_filter_for)(reach)
+    return reaches(found.session)
 
 
 def _sent(message: Message) -> NamedMessage:

@@ -464,10 +464,14 @@ receive, take_due_items, settle_due_item"""
 MEDIA_MARK: Final = "media:mark"
 """counter that makes each take from `media:due` unique · take_due_items · for ever"""
 
-undecryptable: Final = _one_per_pair("message:undecryptable:<session_id>:<whatsapp_id>")
+undecryptable: Final = _one_per_pair("message:undecryptable:<phone>:<whatsapp_id>")
 """string: why an incoming message could not be read · report_undecryptable · as long as an incoming message"""
 
-call_reported: Final = _one_per_pair("call:reported:<session_id>:<call>")
+first_report: Final = _one_per_pair("message:reported:<phone>:<whatsapp_id>")
+"""string: the session that reported an incoming message first, for a phone with several · receive · as long as an
+incoming message"""
+
+call_reported: Final = _one_per_pair("call:reported:<phone>:<call>")
 """string: that this was reported of a call · report_call · 1 day"""
 
 command_question: Final = _one_per("command:asked:<command_id>")
@@ -579,6 +583,10 @@ BACKUP_UNCOPIED: Final = "backups:uncopied"
 
 BACKUP_RETRY: Final = "backups:retry"
 """string: a scheduled backup failed; the next attempt is made when this expires · the leader · an hour"""
+
+RESTORE_STAGE: Final = "backups:restore"
+"""hash id, stage (loaded, ended), messages: how far the latest restore is, should its server die · restore · until the
+next one"""
 
 RESTORE_LOADED: Final = "backups:loading"
 """string: the restore that fills this Redis · restore · until it is complete"""

@@ -101,8 +101,10 @@ class Session:
     moved_from: str
     moved_at: int
     """When it was last asked to leave its node; 0 for never."""
+    left_at: int
+    """When its worker left WhatsApp for that; 0 until then."""
     away_ms: int
-    """How long its last move took until it was connected again; 0 while it lasts."""
+    """How long it was away for its last move, until it was connected again; 0 while it lasts."""
     asked_at: int
     """When its worker last asked for messages, or was seen waiting for them."""
     unclaimed: int
@@ -160,6 +162,7 @@ class SessionChanges(TypedDict, total=False):
     move_to: str
     moved_from: str
     moved_at: int
+    left_at: int
     away_ms: int
     last_ping_at: int
     last_traffic_at: int
@@ -269,6 +272,8 @@ class Message:
     """An attempt ended without an answer of WhatsApp: the recipient may have it."""
     refusal_heard: str
     """The attempt whose refusal was reported by an event."""
+    answers: str
+    """What ended each failed attempt, as its worker reported it: `<ms>:<code>`, the oldest first."""
     # Times.
     accepted_at: int
     due_at: int
@@ -404,6 +409,12 @@ def timeline_of(accepted_at: int, lines: Sequence[str]) -> list[tuple[int, str, 
     """Return the stored lines of a timeline as (instant ms, status, note), after the acceptance."""
     parts = [(*line.split(" ", 2), "", "")[:3] for line in lines]
     return [(accepted_at, "queued", ""), *((int(at), status, note) for at, status, note in parts)]
+
+
+def answers_of(message: Message) -> dict[int, str]:
+    """Return the codes that workers reported of a message's failed attempts, by the instant of the timeline's entry."""
+    parts = (each.partition(":") for each in message.answers.split())
+    return {int(at): code for at, _, code in parts}
 
 
 async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePace:

@@ -70,10 +70,20 @@ class _Field(NamedTuple):
             raise BadEvent(prefix + self.name, "is missing")
         return self.default
 
+    def read_or_default(self, raw: Mapping[str, object], prefix: str) -> Any:
+        """Read it the same way; one that may be missing has its default where it is wrong."""
+        try:
+            return self.read(raw, prefix)
+        except BadEvent:
+            if self.default is MISSING:
+                raise
+            return self.default
+
 
 def _read_object(kind: Any, value: object, path: str = "") -> Any:
     raw, prefix = _mapping(value, path), f"{path}." if path else ""
-    return kind(**{attribute: field.read(raw, prefix) for attribute, field in _fields(kind).items()})
+    read = _Field.read_or_default if kind in worker_events.SIGNALS else _Field.read
+    return kind(**{attribute: read(field, raw, prefix) for attribute, field in _fields(kind).items()})
 
 
 @cache

@@ -158,6 +158,8 @@ class IncomingMessage:
     forwarded: bool = False
     view_once: bool = False
     ad: Ad | None = None
+    thumbnail: str | None = None
+    """The small JPEG that came with it, in base64, as its sender made it."""
     username: str | None = None
     """By which others find the sender; WhatsApp tells it of people who hide their phone."""
 
@@ -344,6 +346,11 @@ class AccountLimits:
     reachout_lock: ReachoutLockReport
     new_chat_cap: NewChatCapReport | None = None
     """None where the worker does not know it: what is known stays as it is."""
+
+
+#: What can say that WhatsApp stops an account. Where a field that may be missing is wrong, the rest counts: to refuse
+#: the event would hide the ban, or the lock, that it reports.
+SIGNALS: frozenset[type] = frozenset({Disconnected, StatusChange, AccountLimits, ReachoutLockReport, NewChatCapReport})
 
 
 @dataclass(frozen=True, slots=True)

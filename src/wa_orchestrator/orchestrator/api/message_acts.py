@@ -132,8 +132,7 @@ class MessageActRoutes(RouteGroup):
     async def _found(self, message_id: str, caller: Caller) -> NamedMessage:
         both = (self._scripts, self._context.archive)
         found = await named_message.find(*both, message_id, ())
-        reaches = await self._context.session_labels.filter_for(caller.reach)
-        if found is not None and reaches(found.session):
+        if found is not None and await named_message.is_reached(self._context.session_labels, caller.reach, found):
             return found
         await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
         raise Refused(

@@ -1,7 +1,7 @@
 """Incoming messages, opt-outs by stop word, and account limits that WhatsApp reports."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import structlog
 from wa_orchestrator.archive.archiver import HOUR_MS
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.ids import Phone, SessionId
-from wa_orchestrator.domain.messages import content, incoming, opt_out
+from wa_orchestrator.domain.messages import content, incoming, opt_out, thumbnail
 from wa_orchestrator.domain.messages.incoming import AMENDMENTS, Author, IncomingKind, encode, may_amend, parts_of
 from wa_orchestrator.domain.messages.message import message_id_of
 from wa_orchestrator.domain.pacing.limits import DAY_MS
@@ -25,7 +25,7 @@ from wa_orchestrator.domain.workers.worker_events import (
     UndecryptableMessage,
     WorkerEvent,
 )
-from wa_orchestrator.messages import message_lookup
+from wa_orchestrator.messages import message_lookup, received_files
 from wa_orchestrator.orchestrator.messages import new_chat_cap, opt_outs, reachout_lock, written_contacts
 from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store.events import worker_events
@@ -64,30 +64,30 @@ async def on_message_received(
         log.warning("message.amendment_forged", session=session, kind=received.kind)
         return None
     word = _stop_word(context, received)
-    message = _stored(context, session, facts, received)
+    message = _stored(context, session, facts, received, await _thumbnail(context, session, received))
     keep_ms = context.settings.body_retention_days * DAY_MS
     outcome = await contacts.receive(context.scripts, message, keep_ms=keep_ms, delivery=delivery, opts_out=word)
     if isinstance(outcome, Refusal):
         raise event_refusals.error(outcome)
     if isinstance(outcome, contacts.Received):
         log.info("message.received", session=session, kind=received.kind)
-    recipient = facts.phone or f"lid:{facts.lid or _user(received.sender)}"
     is_new = isinstance(outcome, contacts.Received)
-    return partial(_follow, context, message, recipient, word, is_new=is_new) if outcome.rest else None
+    return partial(_follow, context, message, _name(facts, received), word, is_new=is_new) if outcome.rest else None
 
 
 async def _follow(context: Context, message: contacts.Incoming, recipient: str, word: str, *, is_new: bool) -> None:
-    """Do what follows from a private message: its sender is no new contact any more, changes phones, or opts out."""
+    """Do what follows from a message: its sender is no new contact any more, has another name, or opts out."""
     if is_new:  # one that comes again may be older than what others decided since
         await written_contacts.follow(context, message)
-    scripts, where = context.scripts, {"session": message.session, "phone": message.phone}
-    if message.contact_phone:
-        await contacts.reopen(scripts, message.phone, message.contact_phone)
-        lid = message.contact_lid  # who opted out when only the LID was known has opted out under the phone, too
-        if lid and not word and await contacts.has_opted_out(scripts, f"lid:{lid}", phone=message.phone):
-            await opt_outs.report(context, message.contact_phone, word="", **where)
+    if message.group or message.is_ours:
+        await contacts.reopen(context.scripts, message.phone, recipient, by="name")
+    else:
+        await contacts.reopen(context.scripts, message.phone, recipient, by="writing")
+    where = {"session": message.session, "phone": message.phone}
     if word:
         await opt_outs.report(context, recipient, word=word, **where)
+    else:
+        await opt_outs.carry_over(context, message.contact_phone, message.contact_lid, **where)
 
 
 async def on_message_undecryptable(
@@ -116,6 +116,8 @@ async def on_identity_changed(context: Context, session: Session, event: WorkerE
     )
     if changed:
         log.warning("contact.identity_changed", session=session.id)
+    where = {"session": session.id, "phone": session.phone}
+    await opt_outs.carry_over(context, names["contact_phone"], names["new_lid"], **where)
 
 
 async def on_sent_elsewhere(context: Context, session: Session, event: WorkerEvent[SentElsewhere]) -> None:
@@ -131,15 +133,17 @@ async def on_sent_elsewhere(context: Context, session: Session, event: WorkerEve
     if await _is_archived(context, session.id, sent, facts.now_ms):
         return
     counts_at_ms = 0 if sent.kind in AMENDMENTS else sent.at_ms
-    message = replace(_stored(context, session.id, facts, sent), is_ours=True, counts_at_ms=counts_at_ms, name="")
+    stored = _stored(context, session.id, facts, sent, await _thumbnail(context, session.id, sent))
+    message = replace(stored, is_ours=True, counts_at_ms=counts_at_ms, name="")
     if message.event is EventType.MESSAGE_RECEIVED:
         message = replace(message, event=EventType.MESSAGE_SENT_ELSEWHERE)
     keep_ms = context.settings.body_retention_days * DAY_MS
     outcome = await contacts.receive(context.scripts, message, keep_ms=keep_ms)
     if isinstance(outcome, contacts.Received):
         log.info("message.sent_elsewhere", session=session.id, kind=sent.kind)
-        if outcome.rest:
-            await written_contacts.follow(context, message)
+    if not isinstance(outcome, Refusal) and outcome.rest:
+        is_new = isinstance(outcome, contacts.Received)
+        await _follow(context, message, _name(facts, sent), "", is_new=is_new)
 
 
 async def on_call(context: Context, session: Session, event: WorkerEvent[Call]) -> None:
@@ -157,17 +161,29 @@ async def on_call(context: Context, session: Session, event: WorkerEvent[Call]) 
 
 
 def _stored(
-    context: Context, session: str, facts: contacts.SenderFacts, received: IncomingMessage
+    context: Context, session: str, facts: contacts.SenderFacts, received: IncomingMessage, beside: Mapping[str, object]
 ) -> contacts.Incoming:
     kind, group = received.kind, received.group or ""
     is_fetched = received.media is not None and context.settings.media_fetch == "at_arrival"
     return contacts.Incoming(
-        session, facts.our_phone, received.whatsapp_id, kind, facts.phone, facts.lid, group, _fields(received),
+        session, facts.our_phone, received.whatsapp_id, kind, facts.phone, facts.lid, group, _fields(received, beside),
         event=_EVENTS.get(kind, EventType.MESSAGE_RECEIVED),
         due_file=incoming.id_of(session, received.whatsapp_id) if is_fetched else "",
         name="" if group else _one_line(received.push_name or ""),
         target=received.target.whatsapp_id if received.target else "",
     )  # fmt: skip
+
+
+async def _thumbnail(context: Context, session: str, received: IncomingMessage) -> Mapping[str, object]:
+    """Keep the small picture that came with a message; return the part that says so.
+
+    Before the message is stored: whoever is told of it may ask for the picture at once.
+    """
+    may_have_one = received.kind not in AMENDMENTS and not received.view_once
+    jpeg = thumbnail.decode(received.thumbnail or "") if may_have_one else None
+    message_id = incoming.id_of(session, received.whatsapp_id)
+    is_kept = jpeg is not None and await received_files.keep_thumbnail(context.settings, message_id, jpeg)
+    return {"has_thumbnail": is_kept}
 
 
 def _one_line(name: str) -> str:
@@ -217,12 +233,17 @@ def _names(received: IncomingMessage | UndecryptableMessage | Call) -> tuple[str
     return phone, lid
 
 
+def _name(facts: contacts.SenderFacts, received: IncomingMessage) -> str:
+    """Return the name of who sent a message: the phone, or `lid:…` while only that is known."""
+    return facts.phone or f"lid:{facts.lid or _user(received.sender)}"
+
+
 def _user(jid: str) -> str:
     """Return the digits of a JID, without the device and the server."""
     return jid.partition("@")[0].partition(":")[0].removeprefix("+")
 
 
-def _fields(received: IncomingMessage) -> dict[str, str | int]:
+def _fields(received: IncomingMessage, beside: Mapping[str, object]) -> dict[str, str | int]:
     fields: dict[str, str | int] = {"from": received.sender, "at": received.at_ms}
     if received.push_name:
         fields["push_name"] = received.push_name
@@ -232,7 +253,7 @@ def _fields(received: IncomingMessage) -> dict[str, str | int]:
         fields["media"] = json.dumps(encode(received.media))
     if received.location is not None:
         fields["location"] = json.dumps(content.encode(received.location)["location"])
-    if parts := parts_of({name: getattr(received, name) for name in _PARTS}):
+    if parts := parts_of({name: getattr(received, name) for name in _PARTS} | dict(beside)):
         fields["parts"] = json.dumps(parts)
     return fields
 

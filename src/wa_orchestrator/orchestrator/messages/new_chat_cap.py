@@ -1,6 +1,7 @@
 """New-chat cap: WhatsApp's allowance of new chats is used up, as it reports or as a refusal (475) tells.
 
-Messages to new contacts wait until WhatsApp's cycle ends; where it names no end, until the session's next day. Reports
+Messages to new contacts wait until WhatsApp's cycle ends; where it names no end, until the session's next day after the
+refusal or report, not after its arrival: one from before midnight says nothing about the day after. Reports
 and refusals are ordered as those of the reach-out lock. A refusal while a cap is known changes nothing.
 """
 
@@ -17,7 +18,8 @@ from wa_orchestrator.store.records import Message, Session
 async def reported(context: Context, session: Session, cap: NewChatCapReport, event: WorkerEvent[Payload]) -> bool:
     """Record what WhatsApp reports; False when nothing changed."""
     now_ms = await context.scripts.now_ms()
-    until_ms = cap.blocked_until_ms(now_ms, day_ends_ms=_day_end_ms(context, session, now_ms))
+    said_ms = min(event.at_ms, now_ms)
+    until_ms = cap.blocked_until_ms(now_ms, day_ends_ms=_day_end_ms(context, session, said_ms))
     report = report_number(session, event)
     return await contacts.limit(
         context.scripts, session.phone, "cap", session=session.id, until_ms=until_ms, source="reported", report=report
@@ -26,17 +28,20 @@ async def reported(context: Context, session: Session, cap: NewChatCapReport, ev
 
 async def refused_by_event(context: Context, session: Session, message: Message, event: WorkerEvent[Payload]) -> None:
     await outbox.note_refusal(context.scripts, message.id, message.attempts)
-    await _guess(context, session, report_number(session, event))
+    # The worker's clock may be wrong, but it was refused after it had claimed the message.
+    refused_ms = max(event.at_ms, message.claimed_at)
+    await _guess(context, session, refused_ms, report_number(session, event))
 
 
 async def refused_by_nack(context: Context, session: Session, message: Message) -> None:
     """Handle the nack of a refusal (475), whose event may have come before."""
     if not await outbox.is_refusal_noted(context.scripts, message.id, message.attempts):
-        await _guess(context, session, None)
+        await _guess(context, session, message.claimed_at, None)
 
 
-async def _guess(context: Context, session: Session, report: ReportNumber | None) -> None:
-    until_ms = _day_end_ms(context, session, await context.scripts.now_ms())
+async def _guess(context: Context, session: Session, refused_ms: int, report: ReportNumber | None) -> None:
+    now_ms = await context.scripts.now_ms()
+    until_ms = _day_end_ms(context, session, min(refused_ms, now_ms))
     await contacts.limit(
         context.scripts, session.phone, "cap", session=session.id, until_ms=until_ms, source="guessed", report=report
     )

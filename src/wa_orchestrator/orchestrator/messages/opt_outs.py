@@ -45,6 +45,15 @@ async def report(context: Context, recipient: str, *, word: str, session: str, p
         await event_stream.emit(scripts, EventType.SESSION_OPT_OUTS_UNPROVEN, told)
 
 
+async def carry_over(context: Context, contact_phone: str, lid: str, *, session: str, phone: str) -> None:
+    """Let an opt-out of somebody who was known by LID alone count for the phone that is known to be theirs now, too."""
+    scripts = context.scripts
+    if not contact_phone or not lid or await contacts.lid_of_phone(scripts, contact_phone) != lid:
+        return
+    if await contacts.has_opted_out(scripts, f"lid:{lid}", phone=phone):
+        await report(context, contact_phone, word="", session=session, phone=phone)
+
+
 async def _extent(context: Context, recipient: str, *, phone: str, session: str) -> Extent:
     if await contacts.opt_out_of(context.scripts, recipient) is not None:
         return Extent.EVERY_PHONE

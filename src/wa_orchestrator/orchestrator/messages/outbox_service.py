@@ -139,7 +139,9 @@ class OutboxService:
         decided = retry_policy.verdict(
             message, failure, max_attempts=self._settings.max_attempts, jitter=_dice(), slowdowns=slowdowns
         )
-        decided = replace(decided, doubt=retry_policy.doubt_after(code, failure))
+        decided = replace(
+            decided, doubt=retry_policy.doubt_after(code, failure), answer=retry_policy.spelled_code(code)
+        )
         if decided.backoff_ms is not None:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)

@@ -1,5 +1,6 @@
 """Retry or give up after a failed attempt: worker codes to failures, counted attempts, verdict."""
 
+import re
 from collections.abc import Mapping
 
 from wa_orchestrator.domain.messages.failures import IMPOSSIBLE, UNANSWERED, Doubt, Failure, Remedy, failure_of
@@ -12,6 +13,7 @@ UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.SLOW_DOWN, Remedy.STOP_SESSION, 
 #: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
 STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{1,39}", re.ASCII)
 _WORKER_CODES: Mapping[str, Failure] = {
     "ACK_TIMEOUT": Failure.NO_ACK,
     "SEND_TIMEOUT": Failure.NO_ACK,
@@ -22,6 +24,14 @@ _WORKER_CODES: Mapping[str, Failure] = {
 }
 #: Failed before anything was written.
 _UNWRITTEN = frozenset({"LOOKUP_FAILED"})
+
+
+def spelled_code(code: str) -> str:
+    """Return a worker's code as it is kept with the message: `WA_<number>` for WhatsApp's, a name, or ''."""
+    name = code.strip().upper()
+    if name.isdigit():
+        name = _WHATSAPP + name
+    return name if _CODE.fullmatch(name) else ""
 
 
 def failure_from(code: str, *, retryable: bool) -> Failure:

@@ -83,12 +83,14 @@ async def _take_over(context: Context, message: Incoming) -> None:
 
 
 async def _change_names(context: Context, message: Incoming) -> None:
-    """Record another phone of a LID if this phone has written to the person under the name that was known."""
-    scripts, lid = context.scripts, message.contact_lid
-    known = await contacts.phone_of_lid(scripts, lid)
-    if known in ("", message.contact_phone):
+    """Record another phone of a LID, or another LID of a phone, if this phone has written to who was known by them."""
+    phone, lid = message.contact_phone, message.contact_lid
+    known_phone, known_lid = await contacts.recorded_names(context.scripts, phone, lid)
+    before = [(known_phone, f"lid:{lid}")] if known_phone not in ("", phone) else []
+    before += [(phone, f"lid:{known_lid}")] if known_lid not in ("", lid) else []
+    if not before:
         return
-    if await has_written_to_any(context, message.phone, [known, f"lid:{lid}"]):
-        await contacts.set_names(scripts, message.contact_phone, lid)
+    if all([await has_written_to_any(context, message.phone, names) for names in before]):
+        await contacts.set_names(context.scripts, phone, lid)
     else:
         log.warning("contact.names_unproven", session=message.session, contact=message.contact_phone[-4:])

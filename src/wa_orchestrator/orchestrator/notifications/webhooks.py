@@ -102,7 +102,7 @@ class WebhookDeliverer:
 
     async def _deliveries(self, hooks: Sequence[Webhook], entries: Sequence[Entry]) -> list[Delivery]:
         labels = self._context.session_labels
-        reaches = {hook.id: await labels.filter_for(hook.reach) for hook in hooks}
+        reaches = {hook.id: await event_views.reaches_of(labels, hook.reach) for hook in hooks}
         wanted = [entry for entry in entries if any(_wants(hook, entry, reaches[hook.id]) for hook in hooks)]
         views = await event_views.views(self._scripts, self._context.archive, wanted)
         return [
@@ -177,7 +177,7 @@ class WebhookDeliverer:
 
 def _wants(hook: Webhook, entry: Entry, reaches: Reaches) -> bool:
     is_new = cursor_order(entry.cursor) > cursor_order(hook.since)
-    return is_new and event_views.is_wanted(hook.types, entry) and reaches(entry.fields.get("session", ""))
+    return is_new and event_views.is_wanted(hook.types, entry) and reaches(entry)
 
 
 def _body(hook: Webhook, view: dict[str, Any]) -> str:

@@ -185,9 +185,9 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_phone(phone: str) -> tuple[str, str, str, str, str, str]:
+def _of_phone(phone: str) -> tuple[str, ...]:
     queues = keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
-    return *queues, keys.contacts(phone), keys.unanswered(phone)
+    return *queues, keys.contacts(phone), keys.unanswered(phone), keys.set_aside(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:

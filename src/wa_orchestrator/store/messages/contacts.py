@@ -13,7 +13,8 @@ from wa_orchestrator.domain import recipient as recipient_names
 from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
 from wa_orchestrator.domain.recipient import lid_of, may_be_lid
 from wa_orchestrator.domain.stream_events import CallReported, EventType
-from wa_orchestrator.store import keys, leases, records
+from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, Refusal
@@ -29,6 +30,8 @@ UNPROVEN_PER_HOUR = 10
 LimitSource = Literal["reported", "guessed"]
 #: What keeps a phone from writing to new contacts: the reach-out lock, or the allowance of new chats being used up.
 NewContactLimit = Literal["lock", "cap"]
+#: Why messages to a person are no longer set aside: the person wrote, or another name turned out to be theirs.
+ReopenedBy = Literal["writing", "name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Incoming:
 async def report_call(scripts: Scripts, kind: EventType, call: CallReported) -> bool:
     """Emit the event of a call, once; False when it was emitted before."""
     fields = stream_events.encode(call)
-    names = [keys.call_reported(call.session, f"{kind}:{call.call}"), keys.EVENTS]
+    names = [keys.call_reported(call.phone or call.session, f"{kind}:{call.call}"), keys.EVENTS]
     args: list[str | int | float] = [kind, _CALL_KEPT_MS, *flat(fields)]
     return await scripts.whether("report_call", names, args, reported=True, already=False)
 
@@ -72,6 +75,13 @@ async def report_call(scripts: Scripts, kind: EventType, call: CallReported) -> 
 @dataclass(frozen=True, slots=True)
 class Received:
     """The message is stored and its event emitted. `rest`: it opts out, or changes what else waits."""
+
+    rest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCopy:
+    """Another session of the phone reported the message before: it is stored for this one too, without an event."""
 
     rest: bool
 
@@ -94,17 +104,21 @@ class SenderFacts:
 
 
 async def sender_facts(scripts: Scripts, session: str, phone: str, lid: str) -> SenderFacts:
-    """Read what an incoming message is stored with, in one round trip; the other name may be known from before."""
+    """Read what an incoming message is stored with; the other name of its sender may be known from before."""
     names = ("GET", keys.lid_of(phone)) if phone else ("GET", keys.phone_of(lid))
     now_ms, (our_phone, known) = await scripts.now_and([("HGET", keys.session(session), "phone"), names])
+    if known and not (phone and lid):
+        back = await scripts.redis.get(keys.phone_of(known) if phone else keys.lid_of(known))
+        known = known if back == (phone or lid) else ""
     return SenderFacts(now_ms, our_phone or "", phone or known or "", lid or (phone and known) or "")
 
 
 async def receive(
     scripts: Scripts, message: Incoming, *, keep_ms: int, delivery: EventDelivery | None = None, opts_out: str = ""
-) -> Received | ReceivedBefore | Refusal:
-    """Store an incoming message and emit its event, once; `opts_out` is its stop word, if it has one.
+) -> Received | ReceivedCopy | ReceivedBefore | Refusal:
+    """Store an incoming message and emit its event, once for all sessions of the phone.
 
+    `opts_out` is its stop word, if it has one.
     The worker's event that brought it is noted as received in the same step, unless something is left to do.
     """
     names = [
@@ -117,6 +131,8 @@ async def receive(
         keys.thread(message.session, f"lid:{message.contact_lid}"), keys.CONVERSATION_INDEX,
         keys.CONVERSATION_ACTIVITY, keys.CONVERSATION_NAMES, keys.changes_of(message.session, message.target),
         keys.unanswered(message.phone), keys.answered(message.phone), keys.pace(message.phone),
+        keys.first_report(message.phone, message.whatsapp_id), keys.sessions_of_phone(message.phone),
+        keys.affinity(f"lid:{message.contact_lid}"),
         *([delivery.key] if delivery else ()),
     ]  # fmt: skip
     args: list[Argument] = [
@@ -126,17 +142,22 @@ async def receive(
         id_of(message.session, message.whatsapp_id), message.chat, message.name, message.name.casefold(),
         "amends" if message.kind in AMENDMENTS else "", *flat(message.fields),
     ]  # fmt: skip
-    return await scripts.ask("receive_message", names, args, received=Received, already=ReceivedBefore, **REFUSALS)
+    return await scripts.ask(
+        "receive_message", names, args, received=Received, copied=ReceivedCopy, already=ReceivedBefore, **REFUSALS
+    )
 
 
 async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: str, keep_ms: int) -> bool:
     """Emit that a message cannot be read, once; False when that was told, or the message came meanwhile."""
-    pair = (message.session, message.whatsapp_id)
     args: list[str | int | float] = [
         message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
         reason, message.group,
     ]  # fmt: skip
-    names = [keys.undecryptable(*pair), keys.incoming(*pair), keys.EVENTS]
+    name = message.whatsapp_id
+    names = [
+        keys.undecryptable(message.phone or message.session, name), keys.incoming(message.session, name), keys.EVENTS,
+        keys.first_report(message.phone, name),
+    ]  # fmt: skip
     return await scripts.whether("report_undecryptable", names, args, reported=True, already=False, readable=False)
 
 
@@ -196,7 +217,7 @@ async def opt_in(scripts: Scripts, recipient: str) -> bool:
 
 
 async def names_of(scripts: Scripts, recipient: str) -> tuple[str, ...]:
-    """Return the names of a recipient, a phone or `lid:<n>`: this one, and the other where it is known."""
+    """Return the names of a recipient, a phone or `lid:<n>`: this one, and the other where both are one person's."""
     lid = recipient.removeprefix("lid:")
     if lid != recipient:
         other = await phone_of_lid(scripts, lid)
@@ -290,8 +311,24 @@ def _opt_out_record(field: str, text: str) -> OptOutRecord:
 
 
 async def phone_of_lid(scripts: Scripts, lid: str) -> str:
-    """Return the phone of a LID, '' when it was never seen."""
-    return str(await scripts.redis.get(keys.phone_of(lid)) or "")
+    """Return the phone of a LID; '' where it was never seen, and where that phone is known to have another LID.
+
+    A phone and a LID are one person only if both say so: a number may belong to somebody else since.
+    """
+    phone = str(await scripts.redis.get(keys.phone_of(lid)) or "")
+    return phone if phone and await scripts.redis.get(keys.lid_of(phone)) == lid else ""
+
+
+async def lid_of_phone(scripts: Scripts, phone: str) -> str:
+    """Return the LID of a phone, by the same rule; '' where there is none."""
+    lid = str(await scripts.redis.get(keys.lid_of(phone)) or "")
+    return lid if lid and await scripts.redis.get(keys.phone_of(lid)) == phone else ""
+
+
+async def recorded_names(scripts: Scripts, phone: str, lid: str) -> tuple[str, str]:
+    """Return the phone that is recorded for a LID, and the LID that is recorded for a phone; each '' for none."""
+    known: Any = await scripts.redis.mget([keys.phone_of(lid), keys.lid_of(phone)])
+    return known[0] or "", known[1] or ""
 
 
 async def is_known_lid(scripts: Scripts, digits: str) -> bool:
@@ -328,22 +365,11 @@ async def person(scripts: Scripts, text: str) -> str:
     Raises `Refused` for anything else, and for digits that are a LID: nothing is known under them as a phone.
     """
     if text.strip().startswith("lid:"):
-        return await _agreed_name(scripts, recipient_names.parse(text))
+        return await known_name(scripts, recipient_names.parse(text))
     digits = phones.parse(text)
     if await known_lids(scripts, [digits]):
         raise recipient_names.lid_refusal(digits)
     return digits
-
-
-async def _agreed_name(scripts: Scripts, name: str) -> str:
-    """Return the phone of a `lid:…` that is also the LID of that phone: a number may belong to somebody else since."""
-    phone = await phone_of_lid(scripts, lid_of(name))
-    return phone if phone and await lid_of_phone(scripts, phone) == lid_of(name) else name
-
-
-async def lid_of_phone(scripts: Scripts, phone: str) -> str:
-    """Return the LID of a phone, '' when it was never seen."""
-    return str(await scripts.redis.get(keys.lid_of(phone)) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +397,19 @@ async def limit(
     return await scripts.whether("limit_new_contacts", names, args, limited=True, open=True, same=False)
 
 
-async def reopen(scripts: Scripts, phone: str, recipient: str) -> int:
-    """Return set-aside messages to the queue, because their recipient wrote first; returns how many."""
+@compare_and_set("The queue of {phone}")
+async def reopen(scripts: Scripts, phone: str, person: str, *, by: ReopenedBy) -> int | Changed:
+    """Return messages to a person that were set aside, under either name, to the queue; return how many.
+
+    One who has written is a known contact from then on, in the same step: else the next message to them would leave
+    before those.
+    """
+    names = await names_of(scripts, person)
     aside: Any = await scripts.redis.zrange(keys.set_aside(phone), 0, -1)
-    ids = [message.id for message in await records.messages(scripts, aside) if message.to == recipient]
-    if not ids:
-        return 0
-    names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]
-    reply = await scripts.run("restore_messages", names, [phone, *ids])
-    return int(reply[1])
+    to = await scripts.each(lambda pipe, key: pipe.hget(key, "to"), map(keys.message, aside)) if aside else []
+    theirs = [message for message, recipient in zip(aside, to, strict=True) if recipient in names]
+    others = [message for message in aside if message not in set(theirs)]
+    where = [keys.set_aside(phone), keys.queue(phone), keys.DUE, keys.contacts(phone)]
+    args: list[Argument] = [phone, person if by == "writing" else "", len(theirs), *theirs, *others]
+    reply = await scripts.run("reopen_messages", where, args)
+    return Changed() if reply == ["changed"] else int(reply[1])

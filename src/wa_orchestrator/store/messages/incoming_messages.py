@@ -12,6 +12,8 @@ from wa_orchestrator.domain.messages.incoming import IncomingKind, id_of
 from wa_orchestrator.domain.recipient import is_group, is_phone, lid_of
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import message_index
+from wa_orchestrator.store.messages.message_index import IndexEntry
 
 #: As in `receive_message.lua`.
 _MOST_CHANGES: Final = 200
@@ -60,17 +62,27 @@ async def fields_of_each(scripts: Scripts, names: Sequence[tuple[str, str]]) -> 
     return await scripts.each(Pipeline.hgetall, [keys.incoming(*name) for name in names]) if names else []
 
 
-async def latest_with(scripts: Scripts, *, most: int, matches: Callable[[str, str], bool]) -> list[IncomingCopy]:
-    """Return those of the last `most` messages in Redis whose session and text match, the newest first.
+async def latest_with(
+    scripts: Scripts, *, after: IndexEntry | None = None, examined: int, most: int, matches: Callable[[str, str], bool]
+) -> tuple[list[IncomingCopy], IndexEntry | None]:
+    """Return at most so many messages in Redis whose session and text match, the newest first, of the next `examined`
+    after an entry; and the last entry examined, None at the end.
 
     Of each only the text is read, and all fields of those that match: most of a search's time went into the others.
     """
-    found: Any = await scripts.redis.zrevrange(keys.INCOMING, 0, most - 1, withscores=True)
-    entries = [(*str(member).partition(" ")[::2], int(at)) for member, at in found]
-    texts = await scripts.each(lambda pipe, key: pipe.hget(key, "text"), [keys.incoming(*e[:2]) for e in entries])
-    hits = [entry for entry, text in zip(entries, texts, strict=True) if text and matches(entry[0], text)]
-    raws = await fields_of_each(scripts, [entry[:2] for entry in hits])
-    return [IncomingCopy(*entry[:2], raw, entry[2]) for entry, raw in zip(hits, raws, strict=True) if raw]
+    entries = await message_index.page(scripts, keys.INCOMING, after=after, most=examined)
+    names = [_name(member) for member, _ in entries]
+    texts = await scripts.each(lambda pipe, key: pipe.hget(key, "text"), [keys.incoming(*name) for name in names])
+    hits = [n for n, text in enumerate(texts) if text and matches(names[n][0], text)]
+    last = entries[hits[most - 1]] if len(hits) >= most else entries[-1] if len(entries) == examined else None
+    raws = await fields_of_each(scripts, [names[n] for n in hits[:most]])
+    found = zip(hits, raws, strict=False)
+    return [IncomingCopy(*names[n], raw, entries[n][1]) for n, raw in found if raw], last
+
+
+def _name(member: str) -> tuple[str, str]:
+    session, _, whatsapp_id = member.partition(" ")
+    return session, whatsapp_id
 
 
 async def copies(scripts: Scripts, until_ms: int, *, most: int, first: int = 0) -> list[IncomingCopy]:

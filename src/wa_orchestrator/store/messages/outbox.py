@@ -8,7 +8,7 @@ from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, Refusal
-from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages import contacts, phone_queues
 from wa_orchestrator.store.messages.message_keys import (
     Place,
     conversation_keys,
@@ -224,6 +224,8 @@ class FailureVerdict:
     """How often WhatsApp has now asked the phone to slow down; 0 where it did not."""
     place: Literal["queue", "aside"] = "queue"
     """Where it waits: in the queue, or aside until the phone may write to new contacts."""
+    answer: str = ""
+    """The worker's code for what ended the attempt; `reason` is what follows from it."""
 
     @property
     def word(self) -> str:
@@ -236,10 +238,13 @@ async def nack(
     scripts: Scripts, place: Place, *, epoch: int, verdict: FailureVerdict, day: str
 ) -> Became | Fenced | NotHolder | Stranger:
     """Return a message that its holder could not send to the front of the queue, set it aside, or let it fail."""
-    args = [*head(place), epoch, verdict.word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
-    args.append(verdict.slowdowns)
+    args: list[Argument] = [*head(place), epoch, verdict.word, verdict.backoff_ms or 0, verdict.reason]
+    args += [verdict.attempts, verdict.doubt, verdict.slowdowns, verdict.answer]
     names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED, *await conversation_of(scripts, place)]
     names.append(keys.contacts(place.phone))
+    if verdict.place == "aside":
+        to = await scripts.redis.hget(keys.message(place.message), "to")
+        args += await contacts.names_of(scripts, str(to or ""))
     return await scripts.ask(
         "nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
     )

@@ -177,7 +177,10 @@ async def promote(scripts: Scripts, place: Place) -> bool:
 
 
 async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
-    """Move the first message of the phone to the session's outbox, if the phone may send now."""
+    """Move the first message of the phone to the session's outbox, if the phone may send now.
+
+    `to` is the name by which its recipient is known now.
+    """
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     limits = [permit.pause_ms, permit.per_minute, permit.per_day, permit.day_start_ms, permit.day_end_ms]
     hours = [permit.open_from_ms, permit.open_until_ms]

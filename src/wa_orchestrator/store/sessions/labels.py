@@ -26,6 +26,7 @@ class SessionLabels:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
         self._labels: Mapping[str, frozenset[str]] = {}
+        self._phones: Mapping[str, str] = {}
         self._read_at_s = float("-inf")
 
     async def read(self) -> Mapping[str, frozenset[str]]:
@@ -34,11 +35,13 @@ class SessionLabels:
             at_s = time.monotonic()
             ids: Any = await self._scripts.redis.smembers(keys.SESSIONS_ALL)
             names = sorted(str(each) for each in ids)
-            found = await self._scripts.each(lambda pipe, key: pipe.hmget(key, FIELDS), map(keys.session, names))
+            fields = [*FIELDS, "phone"]
+            found = await self._scripts.each(lambda pipe, key: pipe.hmget(key, fields), map(keys.session, names))
             self._labels = {
                 name: frozenset({label or "", *json.loads(tags or "[]")} - {""})
-                for name, (label, tags) in zip(names, found, strict=True)
+                for name, (label, tags, _) in zip(names, found, strict=True)
             }
+            self._phones = {name: phone or "" for name, (_, _, phone) in zip(names, found, strict=True)}
             self._read_at_s = at_s
         return self._labels
 
@@ -53,3 +56,11 @@ class SessionLabels:
         """Return a function that says whether a session ('' = none) is reached."""
         reached = await self.reached(reach)
         return (lambda _: True) if reached is None else reached.__contains__
+
+    async def account_filter_for(self, reach: Reach) -> Callable[[str], bool]:
+        """Return the same for what is of an account: it is enough that one of its sessions is reached."""
+        reached = await self.reached(reach)
+        if reached is None:
+            return lambda _: True
+        phones = {self._phones.get(name) for name in reached} - {None, ""}
+        return (reached | {name for name, phone in self._phones.items() if phone in phones}).__contains__

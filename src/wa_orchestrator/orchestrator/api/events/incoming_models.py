@@ -98,6 +98,7 @@ FIELDS: Final[dict[str, Any]] = {
     "text": _maybe(str, "The text, caption, question, emoji of a reaction, or the words of the chosen button or row."),
     "sentAt": _maybe(Timestamp),
     "media": _maybe(IncomingFileView),
+    "hasThumbnail": _maybe(bool, "Whether GET /api/v1/messages/{messageId}/thumbnail has a small picture of it."),
     "location": _maybe(EventLocation),
     "contacts": _maybe(list[ContactCard]),
     "poll": _maybe(PollView),

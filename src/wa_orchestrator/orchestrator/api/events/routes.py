@@ -106,7 +106,7 @@ async def page(
 
     A caller that is limited to some sessions gets the events of those.
     """
-    reaches = await context.session_labels.filter_for(caller.reach)
+    reaches = await views.reaches_of(context.session_labels, caller.reach)
 
     async def shown() -> list[dict[str, Any]]:
         found = await views.views(context.scripts, context.archive, wanted)
@@ -120,7 +120,7 @@ async def page(
             if len(wanted) == limit:
                 return await shown(), cursor, True
             cursor = entry.cursor
-            if views.is_wanted(patterns, entry) and reaches(entry.fields.get("session", "")):
+            if views.is_wanted(patterns, entry) and reaches(entry):
                 wanted.append(entry)
         if not entries or (len(entries) < _SCAN_SIZE and await _is_end(context, cursor)):
             return await shown(), cursor, False

@@ -8,13 +8,15 @@ from pydantic.alias_generators import to_camel
 
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.domain import conversation, stream_events
+from wa_orchestrator.domain.access.permissions import Reach
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.message import message_id_of
-from wa_orchestrator.domain.stream_events import INTERNAL, OF_INCOMING, EventType
+from wa_orchestrator.domain.stream_events import INTERNAL, OF_ACCOUNT, OF_INCOMING, EventType
 from wa_orchestrator.messages import event_history
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events.event_stream import Details
 from wa_orchestrator.store.records import Entry
+from wa_orchestrator.store.sessions.labels import SessionLabels
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 
@@ -30,8 +32,16 @@ HIDDEN_FIELDS = frozenset({"proxy", "from", "to", "by"})
 _SESSION_SUBJECTS = ("session.", "phone.", "hold.", "conversation.")
 _HIDDEN_NAMES = frozenset({"proxyId", "from", "to", "by"})
 
-Reaches = Callable[[str], bool]
-"""Whether a session ('' = none) is within reach."""
+Reaches = Callable[[Entry], bool]
+"""Whether an event is within reach."""
+
+
+async def reaches_of(labels: SessionLabels, reach: Reach) -> Reaches:
+    """Return a function that says whether an event is reached: by its session. What all devices of an account report
+    and one emits is reached by any session of that account.
+    """
+    own, account = await labels.filter_for(reach), await labels.account_filter_for(reach)
+    return lambda entry: (account if entry.fields["type"] in OF_ACCOUNT else own)(entry.fields.get("session", ""))
 
 
 def is_wanted(patterns: Iterable[str], entry: Entry) -> bool:

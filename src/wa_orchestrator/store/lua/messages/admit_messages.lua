@@ -1,13 +1,14 @@
 -- uses: _event
 -- uses: _rate
 -- uses: _conversation
+-- uses: _new_contacts
 -- admit_messages: accept each message once, or return why not; and count the calls against their API key's rate.
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
 -- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one. Most of the rest is the cost
 -- of each message's own writes, so nothing is written here that route_message can write: it adds the message to the indexes.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
 -- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] unconfirmed zset; then for each message: message hash, queue zset, sent zset,
--- pace hash, affinity string, later zset, contacts set, zset of strangers written to, and, if it has an idempotency key (4 is not ''), its hash
+-- pace hash, affinity string, later zset, contacts set, zset of strangers written to, set-aside zset, and, if it has an idempotency key (4 is not ''), its hash
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
 --   1 id  2 phone  3 recipient  4 fingerprint ('' = no idempotency key)  5 queue limit  6 day limit  7 start of the day ms
@@ -21,7 +22,7 @@
 --       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
 local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS, UNCONFIRMED = unpack(KEYS, 1, 9)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, PLAIN_KEYS, ALL_KEYS, SHARED_ARGS = 9, 8, 9, 3
+local SHARED_KEYS, PLAIN_KEYS, ALL_KEYS, SHARED_ARGS = 9, 9, 10, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local messages, first_keys, phones, recipients, affinities = {}, {}, {}, {}, {}
@@ -41,7 +42,7 @@ local jobs, waiting, new_senders = {}, {}, {}
 -- admit: accept or reject the nth message.
 local function admit(n)
   local k = first_keys[n]
-  local MESSAGE, QUEUE, SENT, PACE, AFFINITY, LATER, CONTACTS, UNANSWERED, IDEMPOTENCY = unpack(KEYS, k, k + ALL_KEYS - 1)
+  local MESSAGE, QUEUE, SENT, PACE, AFFINITY, LATER, CONTACTS, UNANSWERED, ASIDE, IDEMPOTENCY = unpack(KEYS, k, k + ALL_KEYS - 1)
   if gap > 0 then
     local after, wait = spend(arrival, now, gap, burst, 1)
     if not after then return { 'limited', wait } end -- guard: admitted
@@ -63,6 +64,10 @@ local function admit(n)
   -- What is scheduled waits too: memory and disk are used by it as by the rest.
   local all = ahead + redis.call('ZCARD', LATER)
   if all >= queue_limit then return { 'queue_full', all } end -- guard: queue_limit
+  -- What is set aside takes the room of new contacts alone: whoever has written is answered meanwhile.
+  local aside = all + redis.call('ZCARD', ASIDE)
+  local has_no_room = aside >= queue_limit and is_new_contact(CONTACTS, recipient, recipient)
+  if has_no_room then return { 'queue_full', aside } end -- guard: aside_limit
   local deferred = false
   if due <= now then
     due = 0

@@ -7,7 +7,7 @@
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations
--- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
+-- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient as known now  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
 -- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'} | {'refused', status, reason}
 local HOLDS, CONTACTS, OPT_OUTS, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 21)
 local seen_epoch, lease_ms, recipient, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -15,7 +15,7 @@ local FIRST_HOLD = 9
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: write_epoch
-local status, claim_epoch, session, expires_at = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session', 'expires_at'))
+local status, claim_epoch, session, expires_at, to = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session', 'expires_at', 'to'))
 if status and is_stranger(SESSION, SESSION_ID) then return { 'stranger' } end -- guard: write_owner
 local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch == epoch
 if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: write_holder
@@ -35,7 +35,7 @@ local function refuse(final, reason)
   wake_phone(now)
   return { 'refused', final, reason }
 end
-if has_opted_out(OPT_OUTS, recipient) then return refuse('cancelled', 'OPTED_OUT') end -- guard: write_opt_out
+if has_opted_out_by(OPT_OUTS, recipient, to) then return refuse('cancelled', 'OPTED_OUT') end -- guard: write_opt_out
 expires_at = tonumber(expires_at or 0)
 if expires_at > 0 and expires_at <= now then return refuse('expired', 'EXPIRED') end -- guard: write_expired
 for index = FIRST_HOLD, #ARGV do
@@ -44,10 +44,8 @@ end
 if now < open_from or now >= open_until then return refuse('queued', 'OUTSIDE_HOURS') end -- guard: write_hours
 local lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'lock_until', 'cap_until'))
 local limit = new_contact_limit(lock_until, cap_until, now)
--- Known under either name, as release_message has it: what that releases and this refuses would go round for as long as the limit lasts.
-local is_new = is_new_contact(CONTACTS, recipient)
-if is_new and not is_new_contact(CONTACTS, redis.call('HGET', MESSAGE, 'to')) then is_new = false end -- guard: write_either_name
-if limit and is_new then return refuse('queued', limit) end -- guard: write_reachout
+-- What release_message lets go and this refuses would go round for as long as the limit lasts.
+if limit and is_new_contact(CONTACTS, recipient, to) then return refuse('queued', limit) end -- guard: write_reachout
 redis.call('ZADD', LEASES, now + lease_ms, ID)
 redis.call('HDEL', MESSAGE, 'claimed_by') -- guard: claim_written
 return { 'renewed', now + lease_ms }

@@ -8,10 +8,14 @@
 -- ARGV[4] epoch  ARGV[5] verdict: retry | set_aside | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
+-- ARGV[11] what the worker reported, kept beside the timeline's entry of this instant; '' for nothing
+-- ARGV[12…] for set_aside: the names by which the recipient is known
 -- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
 local STATS, TOTALS, UNCONFIRMED, CONVERSATION, CONVERSATIONS, CONTACTS = unpack(KEYS, 17, 22)
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
-local slowdowns = tonumber(ARGV[10])
+local slowdowns, answer_code = tonumber(ARGV[10]), ARGV[11] or ''
+local MOST_ANSWERS = 2000 -- characters; the newest are kept
+local FIRST_NAME = 12
 -- WhatsApp does not let the phone write to this person: counted for the number's health.
 local UNWELCOME = { REACHOUT_LOCKED = true, NO_TRUST_TOKEN = true, NEW_CHAT_CAP = true }
 local now = now_ms()
@@ -29,6 +33,11 @@ if slowdowns == 1 then
 end
 local in_doubt = doubt == 'raised' and '1' or ''
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
+if answer_code ~= '' then -- guard: answer_code
+  local answers = (redis.call('HGET', MESSAGE, 'answers') or '') .. ' ' .. string.format('%.0f', now) .. ':' .. answer_code
+  if #answers > MOST_ANSWERS then answers = string.gsub(string.sub(answers, -MOST_ANSWERS), '^%S*', '') end
+  redis.call('HSET', MESSAGE, 'answers', (string.gsub(answers, '^ +', '')))
+end
 if UNWELCOME[reason] then count_message(STATS, TOTALS, 'refused') end -- guard: refusal
 if verdict == 'fail' then
   local final = fail_message(STATS, TOTALS, UNCONFIRMED, now, reason)
@@ -37,6 +46,6 @@ if verdict == 'fail' then
 end
 redis.call('ZADD', verdict == 'set_aside' and ASIDE or QUEUE, FRONT, ID)
 -- To WhatsApp the recipient is new, whatever we thought: what follows to them waits behind this one.
-if verdict == 'set_aside' then redis.call('SREM', CONTACTS, redis.call('HGET', MESSAGE, 'to')) end -- guard: aside_in_order
+if verdict == 'set_aside' then redis.call('SREM', CONTACTS, unpack(ARGV, FIRST_NAME)) end -- guard: aside_in_order
 set_status('queued', now, reason)
 return { 'became', 'queued' }

@@ -77,6 +77,12 @@ local function has_opted_out(opt_outs, recipient)
   return everywhere
 end
 
+-- has_opted_out_by: whether the recipient did under either name: as they are known now, or as the message has it.
+local function has_opted_out_by(opt_outs, name, to)
+  if name ~= to and has_opted_out(opt_outs, name) then return true end -- guard: opt_out_by_name
+  return has_opted_out(opt_outs, to)
+end
+
 -- leave_waiting: take a waiting message from the place where it waits: the jobs, the schedule, the queue, or set aside.
 local function leave_waiting(jobs, waiting, scheduled, later)
   local is_now = tonumber(redis.call('HGET', MESSAGE, 'due_at') or 0) == 0

@@ -6,7 +6,9 @@ local function new_contact_limit(lock_until, cap_until, now)
   if ends > now then return limit, ends end
 end
 
--- is_new_contact: whether such a limit holds for a recipient; it is about people who do not know us, not about groups.
-local function is_new_contact(contacts, recipient)
-  return recipient:sub(-5) ~= '@g.us' and redis.call('SISMEMBER', contacts, recipient) == 0
+-- is_new_contact: whether such a limit holds for a recipient, as they are known now and as the message has it; it is about people who
+-- know us under neither name, not about groups.
+local function is_new_contact(contacts, name, to)
+  if name ~= to and redis.call('SISMEMBER', contacts, name) == 1 then return false end -- guard: known_by_name
+  return to:sub(-5) ~= '@g.us' and redis.call('SISMEMBER', contacts, to) == 0
 end
