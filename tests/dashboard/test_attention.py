@@ -3,6 +3,7 @@
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from redis.asyncio import Redis
 
 from tests.dashboard.sample_fleet import FleetBuilder, fill
@@ -28,7 +29,8 @@ from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.events.lasting_troubles import FoundTrouble
 from wa_orchestrator.store.messages import contacts, holds
 from wa_orchestrator.store.outcomes import Written
-from wa_orchestrator.store.sessions import slots
+from wa_orchestrator.store.sessions import passkeys, slots
+from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 from wa_orchestrator.timestamps import FOREVER_MS
 
 NOW = 1_750_075_200_000
@@ -440,6 +442,24 @@ async def test_people_and_keys_have_their_names_in_the_audit_log(redis: Redis, s
     rows = (await page_of(redis, settings_page, {})).partition('id="au-h"')[2]
     assert [each for each in ("Gili", "CRM", "a_gone") if f">{each}<" in rows] == ["Gili", "CRM", "a_gone"]
     assert f">{gili.id}<" not in rows
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Time left"), ("he", "הזמן שנותר")])
+@pytest.mark.parametrize("stage", ["required", "sent", "confirm"])
+async def test_each_step_of_a_passkey_that_has_an_end_shows_the_time_left_and_renders_the_same_at_any_time(
+    redis: Redis, scripts: Scripts, language: str, said: str, stage: str
+) -> None:
+    await fill(scripts)
+    epoch = int(await redis.hget(keys.session("worker_18"), "epoch") or 0)
+    ceremony = PasskeyCeremony(stage, epoch, 1, options='{"challenge": "AAAA"}', expires_at_ms=4_000_000_000_000)
+    await passkeys.put(scripts, "worker_18", ceremony)
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "x", language)
+    first, second = [(await passkey.parts(renderer, view, {"id": "worker_18"}))["passkey"] for _ in range(2)]
+    assert said in first
+    assert 'data-until="4000000000000"' in first
+    assert first == second, "an answer that is being pasted into it were lost"
 
 
 async def test_no_headline_contradicts_what_is_below_it(redis: Redis, scripts: Scripts) -> None:

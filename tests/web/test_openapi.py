@@ -36,7 +36,7 @@ SERVICES = ("gateway", "orchestrator", "up")
 #: Operations that answer text.
 TEXT = {
     "downloadBackup", "exportAudit", "exportAuditFile", "exportContact", "exportMessages", "exportOptOuts",
-    "exportSessions", "getMedia", "getMetrics", "streamEvents",
+    "exportSessions", "getMedia", "getMetrics", "getThumbnail", "streamEvents",
 }  # fmt: skip
 
 

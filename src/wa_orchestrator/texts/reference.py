@@ -18,6 +18,7 @@ _GROUPS: Final = (
     ("message_failure", "Messages that failed", "`note` of a message that is tried again, or that failed for good."),
     ("message_given_up", "Messages that were given up", "The same codes, after the last attempt."),
     ("proxy_failure", "Proxies", "Why a proxy is bad."),
+    ("restore_outcome", "Restored sessions", "`outcome` of a session of a restore."),
     (
         "error",
         "Refused requests",

@@ -139,6 +139,7 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "campaign": bdi(view.snapshot.campaign_names.get(fields.get("campaign", ""), fields.get("campaign", ""))),
         "state": _campaign_state(view, fields),
         "stage": _passkey_stage(view, fields),
+        "outcome": _restore_outcome(view, fields),
         "change": Markup(", ").join(_conversation_change(view, each) for each in fields.get("change", "").split(",")),
         "by": labels.actor(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
@@ -163,6 +164,11 @@ def _conversation_change(view: View, name: str) -> Markup:
 def _campaign_state(view: View, fields: Mapping[str, str]) -> Markup:
     name = f"campaigns.state_{fields.get('state', '')}"
     return view.t(name) if view.knows(name) else Markup("{}").format(fields.get("state", ""))
+
+
+def _restore_outcome(view: View, fields: Mapping[str, str]) -> Markup:
+    name = f"restore_outcome.{fields.get('outcome', '')}"
+    return view.t(name) if view.knows(name) else Markup("{}").format(fields.get("outcome", ""))
 
 
 def _passkey_stage(view: View, fields: Mapping[str, str]) -> Markup:
