@@ -39,6 +39,8 @@ from wa_orchestrator.web.app import make_app
 PHONES = 14
 EACH = 12
 SCALE = 10.0
+#: Three attempts in a row whose ack came too late: on a busy machine the scaled seconds are short.
+MOST_UNCONFIRMED = 3
 ENDED = ("sent", "delivered", "read", "failed", "unknown", "expired", "cancelled")
 ALL_DAY = '{"opens": "00:00", "closes": "00:00", "per_day": 100000, "per_minute": 1000}'
 
@@ -245,8 +247,11 @@ def judge(world: World, statuses: dict[str, str], expired: int) -> None:
     arrived = {each.message for each in world.arrivals}
     assert set(statuses) == set(world.told)  # I1: none is lost …
     assert set(statuses.values()) <= set(ENDED)  # … and each has ended
-    for name, status in statuses.items():  # I4
-        assert (status in ("sent", "delivered", "read")) == (name in arrived), (name, status)
+    unconfirmed = {name for name, status in statuses.items() if status == "unknown"}
+    assert len(unconfirmed) <= MOST_UNCONFIRMED, unconfirmed
+    for name, status in statuses.items():  # I4; an unconfirmed one may have arrived (I29)
+        had = status in ("sent", "delivered", "read")
+        assert name in unconfirmed or had == (name in arrived), (name, status)
     ids = defaultdict(set)
     for each in world.arrivals:
         ids[each.message].add(each.whatsapp_id)
