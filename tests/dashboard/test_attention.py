@@ -1,9 +1,11 @@
 """What needs a person, and which session is meant: nothing that waits for somebody is passed over or mistaken."""
 
+import re
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from markupsafe import Markup
 from redis.asyncio import Redis
 
 from tests.dashboard.sample_fleet import FleetBuilder, fill
@@ -91,6 +93,7 @@ async def test_a_proxy_that_has_a_name_is_called_by_it_wherever_it_is_shown(redi
     for shown in (
         renderer.macros.proxy_cell(view, snapshot.rows["w1"]),
         renderer.macros.session_proxy(view, snapshot.rows["w1"], snapshot.proxies[0]),
+        renderer.macros.link_facts(view, snapshot.rows["w1"]),
         live_log.event_text(view, "proxy.bad", fields),
     ):
         assert "Frankfurt &lt;1&gt;" in shown
@@ -133,7 +136,7 @@ async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, sc
     failed, unknown = attention.items(await look(redis, allow_direct=True), ENGLISH)
     assert failed.what.startswith("3 messages failed since")
     assert failed.href == "/messages?status=failed"
-    assert unknown.what.startswith("1 message was never confirmed since")
+    assert unknown.what.endswith("1 message was never confirmed")
     assert unknown.href == "/messages?status=unknown"
 
 
@@ -393,8 +396,49 @@ async def test_a_suspension_says_when_it_ends_wherever_it_is_shown(redis: Redis,
     assert "Sending resumes at" not in item.do, "WhatsApp gave no end"
     await redis.hset(keys.session("w1"), "ban_ends_at", NOW + 3_600_000)
     (item,) = attention.items(await look(redis), ENGLISH)
-    assert item.do.striptags().endswith("Sending resumes at 13:00.")
+    assert item.do.striptags().strip().startswith("Sending resumes at 13:00.")
     assert "Sending resumes at" in await page_of(redis, session, {"id": "w1"})
+
+
+@pytest.mark.parametrize("reason", ["BANNED", "TEMPORARY_BAN", "LOGGED_OUT"])
+async def test_what_happened_to_a_session_is_said_once_in_its_line(redis: Redis, scripts: Scripts, reason: str) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.zadd(keys.queue("972500000001"), {f"m{number}": number for number in range(3)})
+    if reason == "LOGGED_OUT":
+        await redis.hset(keys.session("w1"), "unlinked_at", NOW - 60_000)
+        await builder.put("w1", "qr_ready", reason)
+    else:
+        await builder.put("w1", "failed", reason)
+    (item,) = attention.items(await look(redis), ENGLISH)
+    assert item.what.startswith("WhatsApp") or "was unlinked" in item.what
+    assert re.search(r"WhatsApp|unlinked", item.do) is None
+    assert len(re.findall(r"on hold|wait\b", item.do)) == 1
+
+
+async def test_the_page_of_a_failed_session_begins_with_the_reason(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await builder.put("w1", "failed", "BANNED")
+    renderer = Renderer(context := make_context(settings(), redis), SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "session", "en")
+    assert "<b>Banned by WhatsApp</b>" in (await session.parts(renderer, view, {"id": "w1"}))["session-why"]
+
+
+async def test_deliveries_of_a_webhook_come_in_the_order_of_their_times_with_why_they_wait(
+    redis: Redis, scripts: Scripts
+) -> None:
+    now = await scripts.now_ms()
+    await webhooks.put(scripts, webhooks.Webhook("wh1", "https://crm.example.com/", ("*",), "s", "0", now))
+    for number in range(3):  # the oldest was tried last
+        kept = {"webhook": "wh1", "event": f"{number}-0", "type": "session.connected", "status": "waiting"}
+        kept |= {"made_at": str(NOW + number * 60_000), "tried_at": str(NOW + (9 - number) * 60_000)}
+        kept |= {"next_at": str(NOW + 3_600_000), "note": "ConnectError"}
+        await redis.hset(keys.delivery("wh1", f"{number}-0"), mapping=kept)
+        await redis.zadd(keys.delivery_log("wh1"), {f"{number}-0": NOW + number * 60_000})
+    shown = Markup(await page_of(redis, settings_page, {})).striptags()
+    assert re.findall(r"12:0\d:00", shown) == ["12:02:00", "12:01:00", "12:00:00"]
+    assert len(re.findall(r"unreachable; next attempt at [^;]*?13:00:00", shown)) == 3
 
 
 async def test_the_history_of_a_session_gives_no_advice_of_another_time(redis: Redis, scripts: Scripts) -> None:
@@ -487,7 +531,7 @@ async def test_a_long_queue_says_how_much_of_it_is_shown(redis: Redis, scripts: 
 async def test_the_choice_of_presence_names_what_the_server_is_set_to(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
-    assert "as the server is set: always" in await page_of(redis, session, {"id": "w1"})
+    assert "server default: always" in await page_of(redis, session, {"id": "w1"})
 
 
 async def test_everybody_who_was_linked_today_is_counted_on_the_scan_page(redis: Redis, scripts: Scripts) -> None:

@@ -197,13 +197,13 @@ def test_filters_say_how_many_conversations_they_show(served: ServedFleet, chrom
     page = log_in(visit(chromium, served.address), served.address, PASSWORD)
     page.goto(f"{served.address}/inbox")
     chips = page.locator("#inbox-chips a")
-    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine 0", "Closed 0"])
+    expect(chips).to_have_text(["Open 2", "Waiting 2", "Mine 0", "Closed 0"])
     page.wait_for_selector("body[data-live]")
     served.do(lambda on: says(on, "3A09", "Hello?", phone="972525550300"))
-    expect(chips).to_have_text(["Open 3", "Unread 3", "Mine 0", "Closed 0"])
+    expect(chips).to_have_text(["Open 3", "Waiting 3", "Mine 0", "Closed 0"])
     opened(page, served.address)
     page.click("[data-close-form] button")
-    expect(chips).to_have_text(["Open 2", "Unread 2", "Mine 0", "Closed 1"])
+    expect(chips).to_have_text(["Open 2", "Waiting 2", "Mine 0", "Closed 1"])
     page.context.close()
 
 

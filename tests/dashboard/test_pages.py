@@ -369,3 +369,29 @@ def test_the_other_ways_to_link_a_phone_keep_off_the_edge_of_their_card(
     page.wait_for_selector("#link-send")
     edges = "[...document.querySelectorAll('#link-pair > *')].map(each => getComputedStyle(each).paddingInlineStart)"
     assert page.evaluate(edges) == ["16px", "16px"]
+
+
+def test_why_an_event_was_not_delivered_can_be_read_whatever_the_reason(served: ServedFleet, chromium: Browser) -> None:
+    async def tried(on: sample_fleet.FleetBuilder) -> None:
+        for event in await on.redis.zrange(keys.delivery_log("wh_1"), 0, -1):
+            await on.redis.hset(keys.delivery("wh_1", event), mapping={"status": "waiting", "note": "ConnectError"})
+
+    served.do(tried)
+    context = visit(chromium, served.address)
+    page = log_in(context, served.address, PASSWORD)
+    page.goto(served.address + "/settings")
+    page.locator("#wd-wh_1").evaluate("fold => { fold.open = true }")
+    expect(page.locator("#wd-wh_1 .why").first).to_have_text("unreachable")
+    expect(page.locator("#wd-wh_1 .why").first).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_the_filter_in_use_is_on_the_screen_of_a_phone(served: ServedFleet, chromium: Browser, language: str) -> None:
+    context = visit(chromium, served.address, language=language, width=390)
+    page = log_in(context, served.address, PASSWORD)
+    page.goto(served.address + "/messages?status=unknown")
+    box = page.locator(".chips > [aria-current]").bounding_box()
+    assert box is not None
+    assert (box["x"] >= 0, box["x"] + box["width"] <= 390) == (True, True)
+    context.close()

@@ -19,7 +19,7 @@ SITE, OTHER_SITE = "https://web.whatsapp.com/", "https://www.whatsapp.com/"
 #: A phone that does not answer is given up after two minutes; here after 15 s, and everybody else keeps his patience.
 FAST = {"time_scale": 8, "ping_timeout_ms": 1_800_000}
 FAILED, REFUSED = "Not linked. Nothing was changed.", "WhatsApp refused the answer."
-BROKEN_OFF, NO_ANSWER = "WhatsApp broke it off.", "The phone did not answer within two minutes."
+BROKEN_OFF, NO_ANSWER = "WhatsApp ended the attempt.", "The phone did not answer within two minutes."
 OLDER = "It answers an older request."
 
 
@@ -133,7 +133,7 @@ def _see_the_clock_run(page: Page) -> None:
     expect(page.locator("[data-over]")).to_be_hidden()
     ends = clock.evaluate("clock => { const was = clock.dataset.until; clock.dataset.until = 1; return was }")
     expect(clock).to_have_text("0:00")
-    expect(page.locator("[data-over]")).to_contain_text("The time is over. Start again with a new code")
+    expect(page.locator("[data-over]")).to_contain_text("Time is up. Start again with a new code")
     clock.evaluate("(clock, ends) => { clock.dataset.until = ends }", ends)
     expect(page.locator("[data-over]")).to_be_hidden()
 

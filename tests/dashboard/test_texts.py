@@ -153,6 +153,24 @@ def test_hebrew_joins_a_letter_to_a_latin_word_by_a_maqaf() -> None:
     assert [name for name, text in texts("he").items() if re.search(r"[א-ת][-‑](?=[A-Za-z{])", text)] == []
 
 
+def test_hebrew_that_begins_with_a_latin_word_is_written_from_the_right_wherever_it_stands() -> None:
+    """In an alert or a title, the first letter sets the direction."""
+    begins = re.compile(r"(?:<[^>]*>)?[A-Za-z]")
+    in_a_page_only = {"first.rehearse_text"}
+    texts_he = texts("he").items()
+    found = {name for name, text in texts_he if begins.match(text) and re.search("[א-ת]", text)}
+    assert found == in_a_page_only
+
+
+def test_hebrew_calls_the_preset_of_limits_and_the_profile_of_a_device_by_two_names() -> None:
+    english, hebrew = texts("en"), texts("he")
+    presets = {name for name, text in english.items() if re.search(r"\bpreset", text, re.IGNORECASE)}
+    profiles = {name for name, text in english.items() if re.search(r"\bprofiles?\b", text)}
+    assert len(presets) > 10
+    assert {name for name in presets if "פרופיל" in hebrew[name]} == set()
+    assert {name for name in profiles if "פרופיל" not in hebrew[name] and name != "profiles.any_number"} == set()
+
+
 def test_a_day_is_named_in_the_zone_of_the_installation() -> None:
     noon, day_ms = 1_750_075_200_000, 86_400_000  # Monday, 16 June 2025, 12:00 UTC
     here = Locale("en", ZoneInfo("Asia/Jerusalem"), noon)

@@ -477,6 +477,8 @@ async def test_only_of_a_session_that_can_send_its_page_says_what_fits_today(
     view = await renderer.view_as(None, "session", "en")
     shown = await session.parts(renderer, view, {"id": "worker_1"})
     assert ("1 in the queue fits today" in shown["session-today"]) is (status == "connected")
+    row = view.snapshot.rows["worker_1"]
+    assert row.fits_today == (1 if status == "connected" else 0), "the bar says the same"
     assert "Starting" not in shown["session-head"]
 
 

@@ -21,7 +21,7 @@ COLUMNS = {
 FACTS = {
     "campaign": "id", "name": "name", "state": "state", "paused because": "pausedBecause", "recipients": "recipients",
     "still to come": "waiting", "in the queues": "queued", "sent": "sent", "delivered": "delivered", "read": "read",
-    "perhaps sent": "unknown", "not sent": "failed", "cancelled": "cancelled", "expired": "expired",
+    "not confirmed": "unknown", "not sent": "failed", "cancelled": "cancelled", "expired": "expired",
     "opted out before their turn": "optedOut", "answered": "answered", "opted out since": "optedOutSince",
     "left out: twice in the file": "doubles", "left out: opted out": "optedOutBefore", "sending phones": "senders",
     "left out: linked lately": "coldSenders", "never wrote": "neverWrote", "warnings": "warnings",
@@ -73,7 +73,7 @@ def create(
     session: Annotated[list[str] | None, typer.Option(help="A session that sends it; repeatable.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Sessions with this label or tag send it; repeatable.")] = None,
     with_cold: Annotated[bool, typer.Option("--with-cold", help="Accounts that were linked lately send too.")] = False,
-    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Leave lines with a problem out.")] = False,
+    skip_bad_lines: Annotated[bool, typer.Option("--skip-bad-lines", help="Skip lines with errors.")] = False,
 ) -> None:
     """Make a draft. It says when it would end; nobody is written to before `campaign start`."""
     made = run.client.create_campaign(

@@ -91,7 +91,7 @@ def _backups(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     for trouble in snapshot.troubles:
         if trouble.kind == EventType.BACKUP_FAILED:
             what = locale.t("attention.backup_failed", since=locale.clock(trouble.at_ms))
-            do = locale.t("attention.backup_failed_do", why=locale.t(_error_text(trouble.fields["reason"], locale)))
+            do = locale.t("attention.backup_failed_do", why=locale.t(_why_no_backup(trouble.fields["reason"], locale)))
             yield _line("warn", what, do, "/live-log?kind=backup", locale)
         elif trouble.kind == EventType.BACKUP_COPY_FAILED:
             what = locale.t("attention.backup_uncopied", backup=ltr(trouble.fields["backup"]))
@@ -130,8 +130,8 @@ def unproven_opt_outs(snapshot: Snapshot, row: Row, locale: Locale) -> Item | No
     return _line("failed", what, locale.t("attention.opt_outs_do"), f"/sessions/{row.id}", locale)
 
 
-def _error_text(code: str, locale: Locale) -> str:
-    return f"error.{code}" if locale.knows(f"error.{code}") else "error.BROKEN"
+def _why_no_backup(code: str, locale: Locale) -> str:
+    return f"backups.why.{code}" if locale.knows(f"backups.why.{code}") else "error.BROKEN"
 
 
 def _line(state: str, what: Markup, do: Markup, href: str, locale: Locale) -> Item:
@@ -148,9 +148,24 @@ def _failed(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), ago=locale.ago(rows[0].session.changed_at))
         waiting = sum(row.queued for row in rows) if reason in _HELD else 0
         held = locale.n("attention.held", waiting) if waiting else ""
-        ends = locale.t("attention.ends", until=locale.clock(rows[0].ban_ends_at)) if rows[0].ban_ends_at else ""
-        do = Markup("{} {} {}").format(held, locale.reason(reason), ends if len(rows) == 1 else "")
+        do = Markup("{} {}").format(held, _what_to_do(reason, rows, locale))
         yield Item("failed", "s-failed", what, do, *_link_to(rows, "failed", locale))
+
+
+def _what_to_do(reason: str, rows: Sequence[Row], locale: Locale) -> Markup:
+    """Return what a person does about failed sessions; what the line above says already is not said again."""
+    name = f"attention.do_{reason}"
+    if not locale.knows(name):
+        return Markup("{}").format(locale.reason(reason))
+    if reason != Reason.TEMPORARY_BAN:
+        return locale.t(name)
+    known = len(rows) == 1 and rows[0].ban_ends_at
+    ends = (
+        locale.t("attention.ends", until=locale.clock(rows[0].ban_ends_at))
+        if known
+        else locale.t("attention.ends_itself")
+    )
+    return Markup("{} {}").format(ends, locale.t(name))
 
 
 def _link_to(rows: Sequence[Row], state: str, locale: Locale) -> tuple[Markup, str]:
@@ -164,7 +179,7 @@ def _unlinked(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """Each until it is linked again; also while it waits for a slot or its code, or when nobody scanned one."""
     unlinked = [row for row in snapshot.sorted_rows() if row.is_unlinked]
     scan, add_proxy = (locale.t("do.scan"), "/scan?id={}"), (locale.t("do.add_proxy"), "/proxies#add")
-    new_code, no_slot = locale.reason(Reason.LOGGED_OUT), locale.t("attention.unlinked_no_slot")
+    new_code, no_slot = locale.t("attention.unlinked_do"), locale.t("attention.unlinked_no_slot")
     for waits, next_step, (button, href) in ((False, new_code, scan), (True, no_slot, add_proxy)):
         if rows := [row for row in unlinked if row.waits_for_slot is waits]:
             at = locale.clock(rows[0].session.unlinked_at)

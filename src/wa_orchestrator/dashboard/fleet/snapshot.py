@@ -139,9 +139,14 @@ class Row:
         return min(100, round(self.sent_today / self.pace.per_day * 100))
 
     @property
+    def fits_today(self) -> int:
+        """How many messages of its queue leave today; none while it cannot send."""
+        return self.for_today if self.state is State.CONNECTED and self.hold is None else 0
+
+    @property
     def share_queued(self) -> int:
         """How much of today's budget the queue will use, in percent."""
-        return min(100 - self.share_sent, round(self.for_today / self.pace.per_day * 100))
+        return min(100 - self.share_sent, round(self.fits_today / self.pace.per_day * 100))
 
     def matches(self, text: str, proxy_name: str = "") -> bool:
         """Whether a search finds it: by name, id, phone, proxy or tag."""

@@ -42,4 +42,6 @@ async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> di
 
 async def _deliveries(scripts: Scripts, webhook_id: str) -> list[dict[str, Any]]:
     found = await webhooks.log(scripts, webhook_id, most=_DELIVERIES_SHOWN)
-    return [raw | {"at_ms": int(float(raw.get("tried_at") or 0)) or int(float(raw["made_at"]))} for raw in found]
+    return [
+        raw | {"at_ms": int(float(raw["made_at"])), "next_at_ms": int(float(raw.get("next_at") or 0))} for raw in found
+    ]

@@ -768,6 +768,13 @@ if (page === 'enter') {
   if (token) $('#enter').requestSubmit()
 }
 for (const dialog of $$('dialog[data-auto]')) dialog.showModal()
+// A line of filters that is wider than the screen begins where the current one is.
+for (const chip of $$('.chips > [aria-current]')) {
+  const at = chip.getBoundingClientRect(),
+    line = chip.parentElement.getBoundingClientRect()
+  if (at.left < line.left || at.right > line.right)
+    chip.parentElement.scrollLeft += (at.left + at.right - line.left - line.right) / 2
+}
 if (location.hash === '#add') $('[data-open=add-proxy]')?.click()
 watch()
 setInterval(tick, 1000)

@@ -54,7 +54,7 @@ async def check(context: Context, body: CampaignBody) -> tuple[Sequence[Recipien
     opted_out = {each.recipient for each in await contacts.opt_outs(context.scripts) if not each.only_from}
     found = [each for each in read.found if each.to not in opted_out]
     if not found:
-        text = "Nobody is left to write to: all lines have a problem, or the recipients have opted out."
+        text = "Nobody is left to write to: all lines have errors, or the recipients have opted out."
         raise Refused("CAMPAIGN_NO_RECIPIENTS", text, 422)
     return found, read.doubles, len(read.found) - len(found)
 

@@ -62,7 +62,7 @@ class CampaignBody(RequestModel):
     sessions: SessionNames = Field([], description="Sessions that send it; without these and `tags`: all.")
     tags: LabelNames = Field([], description="Sessions with one of these labels or tags send it.")
     with_cold: bool = Field(False, description="Let accounts that were linked within the last three days send too.")
-    skip_bad_lines: bool = Field(False, description="Leave lines with a problem out; without it they are refused.")
+    skip_bad_lines: bool = Field(False, description="Skip lines with errors; without it they are refused.")
 
 
 class CampaignCounts(ResponseModel):
