@@ -1,4 +1,9 @@
-"""The owner's documents as a client and as a worker: endpoints, payloads and settings as they are written there."""
+"""The owner's documents as a client and as a worker: endpoints, payloads and settings as they are written there.
+
+Elsewhere: names of containers and their restart (tests/runner/test_docker.py), the compose file and its addresses
+(tests/deploy/test_files.py), its commands (tests/deploy/test_compose.py), presence and the message to oneself
+(tests/worker/test_life.py, worker/test/keepalive.test.ts).
+"""
 
 import json
 import os
