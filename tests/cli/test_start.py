@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import bare_environment, free_port
+from tests.redis_server import redis_server
 from tests.waiting import PATIENCE_S
 
 PROGRAM = Path(sys.executable).parent / "wa-orchestrator"
@@ -163,6 +164,16 @@ def test_doctor_warns_when_the_zone_is_utc_only_because_nobody_set_one(tmp_path:
     assert mark == "warning"
     assert "TIMEZONE=Asia/Jerusalem" in text
     assert _doctor(tmp_path, TZ="UTC", TIMEZONE="UTC")[1]["timezone"] == ("ok", "UTC")
+
+
+@pytest.mark.parametrize(("appendfsync", "mark", "promises"), [("always", "ok", True), ("everysec", "warning", False)])
+def test_doctor_says_what_becomes_of_accepted_messages(
+    tmp_path: Path, appendfsync: str, mark: str, *, promises: bool
+) -> None:
+    with redis_server("--appendonly", "yes", "--appendfsync", appendfsync) as redis:
+        found = _doctor(tmp_path, REDIS_URL=redis.url)[1]["redis"]
+    assert (found[0], "A 202 is on the disk of one machine" in found[1]) == (mark, promises)
+    assert "A 202 is on the disk of one machine" in _doctor(tmp_path)[1]["redis"][1], "the embedded one promises it"
 
 
 @pytest.mark.parametrize(("option", "mark"), [("true", "ok"), ("", "warning")])

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine import append_only_file, durability
-from wa_orchestrator.store.engine.durability import Weakness
+from wa_orchestrator.store.engine.durability import Promise, Weakness
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, max_memory_bytes, sole_server
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.history import archive_marks
@@ -331,3 +331,22 @@ async def test_what_was_erased_leaves_the_disk_of_redis(home: Path) -> None:
         assert not await is_gone()
         await archive_marks.rewrite(Scripts(redis))
         await until(is_gone, "the text is gone")
+
+
+@pytest.mark.parametrize(
+    ("found", "appendfsync", "replicas_ack", "promise"),
+    [
+        ((), "always", 0, Promise.ONE_DISK),
+        ((), "always", 1, Promise.REPLICAS),
+        ((Weakness.MEMORY_LOW,), "always", 0, Promise.ONE_DISK),
+        ((Weakness.TOO_FEW_REPLICAS,), "always", 1, None),
+        ((Weakness.FAILOVER_LOSES_WRITES,), "always", 0, None),
+        ((Weakness.APPENDFSYNC_NOT_ALWAYS,), "everysec", 1, None),
+        ((), None, 0, None),  # a hosted service that does not tell its settings
+    ],
+)
+def test_what_becomes_of_an_accepted_message_is_promised_only_with_the_settings_for_it(
+    found: tuple[Weakness, ...], appendfsync: str | None, replicas_ack: int, promise: Promise | None
+) -> None:
+    assert durability.promise(found, appendfsync, replicas_ack) is promise
+    assert promise is None or all(f"redis_promise.{promise}" in texts(language) for language in languages())

@@ -1,6 +1,7 @@
 """`wa-orchestrator doctor`: the settings in effect, and checks of the machine."""
 
 import asyncio
+import contextlib
 import platform
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from wa_orchestrator.server import address, preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings, types
 from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.store.engine import durability, embedded_redis
+from wa_orchestrator.store.engine.durability import Promise, Weakness
 from wa_orchestrator.texts.catalogue import text
 
 #: What a machine that nobody has set up calls its time zone.
@@ -152,25 +154,30 @@ def _redis(settings: Settings) -> Finding:
     try:
         if settings.redis_url is None:
             program = embedded_redis.find_program()
-            return _embedded(settings, f"embedded, {program.version} ({program.path})")
+            return _embedded(settings, f"embedded, {program.version} ({program.path}).")
         verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value(), settings.redis_replicas_ack))
     except OrchestratorError as error:
         return Finding("redis", Mark.PROBLEM, redact_text(error.text))
-    mark = Mark.WARNING if verdict.weaknesses else Mark.OK
-    sentences = [text("en", f"redis_weakness.{code}") for code in verdict.weaknesses]
-    return Finding("redis", mark, " ".join((f"REDIS_URL, {verdict.version}.", *sentences)))
+    return _redis_finding(f"REDIS_URL, {verdict.version}.", verdict.weaknesses, verdict.promise, settings)
 
 
 def _embedded(settings: Settings, program: str) -> Finding:
     """Ask the embedded Redis, if it runs: only its memory can be a trouble, its settings are ours."""
-    if not (settings.data_dir / "redis" / "password").exists():
-        return Finding("redis", Mark.OK, program)
-    try:
-        weaknesses = asyncio.run(durability.check(embedded_redis.url_in(settings.data_dir))).weaknesses
-    except OrchestratorError:
-        return Finding("redis", Mark.OK, program)  # it does not run now
+    weaknesses: tuple[Weakness, ...] = ()
+    if (settings.data_dir / "redis" / "password").exists():
+        with contextlib.suppress(OrchestratorError):  # it does not run now
+            weaknesses = asyncio.run(durability.check(embedded_redis.url_in(settings.data_dir))).weaknesses
+    return _redis_finding(program, weaknesses, Promise.ONE_DISK, settings)
+
+
+def _redis_finding(
+    program: str, weaknesses: Sequence[Weakness], promise: Promise | None, settings: Settings
+) -> Finding:
+    """Say what is wrong with a Redis, and what becomes of accepted messages in it."""
     sentences = [text("en", f"redis_weakness.{code}") for code in weaknesses]
-    return Finding("redis", Mark.WARNING if weaknesses else Mark.OK, " ".join((f"{program}.", *sentences)))
+    if promise:
+        sentences.append(text("en", f"redis_promise.{promise}").format(n=settings.redis_replicas_ack))
+    return Finding("redis", Mark.WARNING if weaknesses else Mark.OK, " ".join((program, *sentences)))
 
 
 def _archive(settings: Settings) -> Finding:

@@ -1,6 +1,7 @@
 """Checks that an operator's own Redis is durable: that it keeps what it acknowledges."""
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,10 +31,24 @@ class Weakness(StrEnum):
     TOO_FEW_REPLICAS = "TOO_FEW_REPLICAS"
 
 
+#: With these a message that was accepted can be lost, or nothing is accepted.
+_PROMISES_NOTHING = frozenset(Weakness) - {Weakness.MEMORY_LOW}
+
+
+class Promise(StrEnum):
+    """What this Redis makes of an accepted message. The sentences are in the texts."""
+
+    ONE_DISK = "ONE_DISK"
+    REPLICAS = "REPLICAS"
+    """On so many machines more as REDIS_REPLICAS_ACK says."""
+
+
 @dataclass(frozen=True, slots=True)
 class RedisReport:
     version: str
     weaknesses: tuple[Weakness, ...]
+    promise: Promise | None
+    """None where a weakness leaves nothing to promise, or the server does not tell its settings."""
 
 
 async def check(url: str, replicas_ack: int = 0) -> RedisReport:
@@ -81,7 +96,16 @@ async def examine(redis: Redis, replicas_ack: int) -> RedisReport:
         settings = await redis.config_get("appendfsync")
     version = str(facts.get("valkey_version") or facts.get("redis_version", "0"))
     has_failover = isinstance(redis.connection_pool, PrimaryPool)
-    return RedisReport(version, judge(facts, settings.get("appendfsync"), replicas_ack, has_failover=has_failover))
+    appendfsync = settings.get("appendfsync")
+    found = judge(facts, appendfsync, replicas_ack, has_failover=has_failover)
+    return RedisReport(version, found, promise(found, appendfsync, replicas_ack))
+
+
+def promise(found: Collection[Weakness], appendfsync: str | None, replicas_ack: int) -> Promise | None:
+    """Return what a Redis with these weaknesses makes of an accepted message."""
+    if appendfsync is None or not _PROMISES_NOTHING.isdisjoint(found):
+        return None
+    return Promise.REPLICAS if replicas_ack else Promise.ONE_DISK
 
 
 def memory(facts: dict[str, object]) -> tuple[int, int]:
