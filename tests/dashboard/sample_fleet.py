@@ -251,7 +251,7 @@ async def _nodes(builder: FleetBuilder) -> None:
     for name in ("node-2", "node-5"):
         await stored_nodes.drain(builder.scripts, name)
     for number in range(1, 15):
-        place = {"node": f"node-{1 + number % 3}", "ping_rss_bytes": 31_000_000 + number}
+        place = {"node": f"node-{1 + number % 3}", "wanted": "running", "ping_rss_bytes": 31_000_000 + number}
         await builder.redis.hset(keys.session(f"worker_{number}"), mapping=place)
     moved = {"moved_at": await builder.scripts.now_ms() - HOUR_MS, "moved_from": "node-5", "away_ms": 3240}
     await builder.redis.hset(keys.session("worker_4"), mapping=moved)

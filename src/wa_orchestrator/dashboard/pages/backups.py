@@ -105,7 +105,7 @@ def size(count: float) -> Markup:
         if number < 1000:
             break
         number, unit = number / 1000, larger
-    return ltr(f"{number:.1f} {unit}" if number < 10 else f"{number:,.0f} {unit}")
+    return ltr(f"{number:.1f} {unit}" if 0 < number < 10 else f"{number:,.0f} {unit}")
 
 
 def plan_part(renderer: Renderer, view: View, form: Mapping[str, str], answer: Mapping[str, Any]) -> Markup:

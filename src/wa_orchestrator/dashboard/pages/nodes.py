@@ -10,6 +10,7 @@ from wa_orchestrator.dashboard.pages.backups import size
 from wa_orchestrator.domain.workers import nodes as domain_nodes
 from wa_orchestrator.orchestrator.workers import node_table
 from wa_orchestrator.orchestrator.workers.node_table import NodeRow
+from wa_orchestrator.orchestrator.workers.worker_spec import silent_after_ms
 from wa_orchestrator.store.sessions import nodes
 
 
@@ -22,10 +23,13 @@ async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> di
     known, drained = await nodes.known(scripts), await nodes.drained(scripts)
     sessions = [row.session for row in view.snapshot.rows.values()]
     rows = node_table.rows(known, drained, sessions)
-    room = domain_nodes.room_of(known, drained, Counter(each.node for each in sessions))
+    used = Counter(each.node for each in sessions)
+    room = domain_nodes.room_of(known, drained, used)
+    listed = [(row, states(row), domain_nodes.room_of(known, {*drained, row.node.name}, used)) for row in rows]
+    silent_after = silent_after_ms(renderer.context.settings)
     return {
         "headline": macros.nodes_headline(view, rows),
-        "node-list": macros.node_list(view, [(row, states(row)) for row in rows], room, size),
+        "node-list": macros.node_list(view, listed, room, silent_after, size),
     }
 
 

@@ -43,6 +43,11 @@ class NodeRow:
         """The memory of its workers, as each last reported it."""
         return sum(each.ping_rss_bytes for each in self.sessions)
 
+    @property
+    def heard_at(self) -> int:
+        """When one of its workers was last heard; 0 if none ever was."""
+        return max((each.last_ping_at for each in self.sessions), default=0)
+
 
 def this_machine() -> WorkerNode:
     """Return the only node of a runner that has one: the machine that the server runs on."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, relocation, transitions
 from wa_orchestrator.orchestrator.workers import restart_limit
 from wa_orchestrator.orchestrator.workers.engine_absence import EngineAbsence
-from wa_orchestrator.orchestrator.workers.worker_spec import fence_ms, spec_for
+from wa_orchestrator.orchestrator.workers.worker_spec import silent_after_ms, spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, NoNodeForWorker, Runner, StartFailed
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -34,8 +34,7 @@ STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
 #: How often the engine is asked whether a worker that leaves has ended.
 _LOOK_AGAIN_S = 0.1
 
-#: A clock runs wrong by less than this part of a time; and what a worker needs to close its connection.
-CLOCK_DRIFT, FENCE_MARGIN_MS = 100, 500
+Begun = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -188,8 +187,8 @@ class WorkerPool:
 
     async def _may_still_speak(self, session: Session) -> bool:
         """Whether a lost worker of this session may be connected: it leaves by itself FENCE_MS after its last sign."""
-        fence = fence_ms(self._context.settings)
-        if not session.worker_lost_at or not fence:
+        silent_after = silent_after_ms(self._context.settings)
+        if not session.worker_lost_at or not silent_after:
             return False
         now = await self._context.scripts.now_ms()
         if session.worker_lost_at > now:  # Redis' clock was set back
@@ -197,7 +196,7 @@ class WorkerPool:
         last_sign = min(session.last_ping_at or session.worker_lost_at, session.worker_lost_at, now)
         # Redis' clock may have been set forward since, and then shows more time than has passed.
         passed_ms = min(now - last_sign, self._lease.clock.elapsed_ms(last_sign, time.monotonic()))
-        return passed_ms < fence + fence // CLOCK_DRIFT + FENCE_MARGIN_MS
+        return passed_ms < silent_after
 
     async def _proxy_url(self, session: Session) -> str | None:
         """Return the URL of the session's proxy ('' for direct); None if it cannot start now."""

@@ -15,6 +15,8 @@ PASSKEY_PHONE_MS = 120_000
 _SHORTEST_PING_MS = 200
 #: Runners whose workers may be where nobody can stop them.
 SEVERAL_MACHINES = frozenset({"swarm", "kubernetes"})
+#: A clock runs wrong by less than this part of a time; and what a worker needs to close its connection.
+CLOCK_DRIFT, FENCE_MARGIN_MS = 100, 500
 #: The worker's names of log levels.
 _LEVELS = {"warning": "warn"}
 
@@ -32,6 +34,12 @@ def default_presence(settings: Settings) -> str:
 def fence_ms(settings: Settings) -> int:
     """Return after how long without a sign a worker leaves WhatsApp; 0 where all run on one machine."""
     return round(settings.scaled(settings.fence_ms)) if settings.runner in SEVERAL_MACHINES else 0
+
+
+def silent_after_ms(settings: Settings) -> int:
+    """Return after how long without a sign a worker has certainly left WhatsApp; 0 where all run on one machine."""
+    fence = fence_ms(settings)
+    return fence + fence // CLOCK_DRIFT + FENCE_MARGIN_MS if fence else 0
 
 
 def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str, revision: int = 0) -> WorkerSpec:
