@@ -1,13 +1,16 @@
 """Workers on several machines: one that is lost may still speak, so another starts only after its fence has fallen."""
 
+import asyncio
 import time
 
 import httpx
 import pytest
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
-from tests.orchestrator.session_steps import PHONE, linked, now
+from tests.orchestrator.session_steps import OTHER, PHONE, linked, now
 from tests.runner.faulty_runner import FaultyRunner, RunnerFault
+from tests.waiting import until
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
@@ -136,3 +139,51 @@ async def test_a_new_leader_that_knows_no_clock_waits_for_a_whole_fence(
     await control.lease.step()
     assert not await control.pool.start("s1")
     assert len(runner.started) == 1
+
+
+async def test_an_engine_that_takes_long_for_one_lost_worker_holds_up_no_other(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeRunner,
+    unruly: FaultyRunner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, phone in (("s1", PHONE), ("s2", OTHER)):
+        await linked(control, api, teller, name, phone)
+    asked, may_end = set(), asyncio.Event()
+
+    async def stop(handle: str, _grace_s: float = 10.0) -> None:
+        asked.add(handle)
+        await may_end.wait()
+
+    monkeypatch.setattr(runner, "stop", stop)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    looking = asyncio.create_task(part(control, ExitWatcher).step())
+    await until(lambda: asked == set(runner.running), "both are given up")
+    may_end.set()
+    await looking
+
+
+async def test_a_lost_worker_that_the_engine_does_not_give_up_spares_no_other(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeRunner,
+    unruly: FaultyRunner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, phone in (("s1", PHONE), ("s2", OTHER)):
+        await linked(control, api, teller, name, phone)
+    kept = control.pool.workers["s1"].handle
+
+    async def stop(handle: str, _grace_s: float = 10.0) -> None:
+        if handle == kept:
+            raise Unavailable("ENGINE_AWAY", "the engine does not respond")
+
+    monkeypatch.setattr(runner, "stop", stop)
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    with pytest.raises(Unavailable):
+        await part(control, ExitWatcher).step()
+    assert await control.context.redis.lrange(keys.RESTARTING, 0, -1) == ["s2"]
+    assert list(control.pool.workers) == ["s1"], "nobody will look at it again"

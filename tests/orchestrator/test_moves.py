@@ -14,11 +14,13 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.domain.workers import nodes as domain_nodes
 from wa_orchestrator.domain.workers.nodes import NodeState, WorkerNode, slots_in
-from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.loop import Loop
+from wa_orchestrator.orchestrator.service import Orchestrator, assemble
 from wa_orchestrator.orchestrator.workers.node_watch import NodeWatch
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
+from wa_orchestrator.orchestrator.workers.start_queue import STARTS_AT_ONCE, StartQueue
 from wa_orchestrator.runner.contract import NoNodeForWorker, WorkerSpec
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
@@ -178,6 +180,88 @@ async def test_where_many_are_moved_together_most_wait_in_the_queue_of_starts(
     assert "s3" not in runner.places()
     await drive(control)
     assert runner.places() == dict.fromkeys(phones, "node-3")
+
+
+async def replaced(control: Orchestrator, runner: FakeCluster, *session_ids: str) -> None:
+    """Let these sessions wait for a start, for which the engine takes its time."""
+    for each in session_ids:
+        await control.pool.replace(await now(control.context, each), 0)
+    runner.starting.clear()
+    runner.may_start.clear()
+
+
+def begin_steps(queue: StartQueue) -> list[asyncio.Task[float]]:
+    return [asyncio.create_task(queue.step()) for _ in range(queue.at_once)]
+
+
+async def test_sessions_restart_while_the_engine_still_starts_others(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    for session_id, phone in {"s1": PHONE, "s2": OTHER, "s3": THIRD}.items():
+        await linked(control, api, teller, session_id, phone)
+    control.context.settings = control.context.settings.model_copy(update={"restart_interval_ms": 0})
+    await replaced(control, runner, "s1", "s2", "s3")
+    steps = begin_steps(part(control, StartQueue))
+    await until(lambda: runner.starting == {"s1", "s2", "s3"}, "the engine starts all of them")
+    runner.may_start.set()
+    await asyncio.gather(*steps)
+    assert runner.places().keys() == {"s1", "s2", "s3"}
+
+
+async def test_restarts_that_overlap_keep_their_pace(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    for session_id, phone in {"s1": PHONE, "s2": OTHER}.items():
+        await linked(control, api, teller, session_id, phone)
+    control.context.settings = control.context.settings.model_copy(update={"restart_interval_ms": 3_600_000})
+    await control_plane.set_restart_after(control.context.scripts, 0)
+    await replaced(control, runner, "s1", "s2")
+    steps = begin_steps(part(control, StartQueue))
+    await until(lambda: sum(each.done() for each in steps) == len(steps) - 1, "all but one have looked")
+    runner.may_start.set()
+    waits = await asyncio.gather(*steps)
+    assert (len(runner.starting), waits.count(0)) == (1, 1)
+
+
+async def test_sessions_to_be_linked_start_one_after_another_also_where_restarts_overlap(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeCluster
+) -> None:
+    control.context.settings = control.context.settings.model_copy(update={"provisioning_interval_ms": 3_600_000})
+    for number in range(3):
+        await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
+    runner.may_start.clear()
+    steps = begin_steps(part(control, StartQueue))
+    await until(lambda: runner.starting, "the engine starts one")
+    runner.may_start.set()
+    waits = await asyncio.gather(*steps)
+    assert (len(runner.starting), waits.count(0)) == (1, 1)
+
+
+async def test_a_proxy_counts_those_whom_the_engine_still_starts(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
+) -> None:
+    proxy = "socks5h://u:p@one.example.com:1080"
+    for number in range(4):
+        await linked(control, api, teller, f"s{number}", f"97250000000{number}", proxy=proxy)
+    await replaced(control, runner, "s0")
+    starting = asyncio.create_task(control.pool.start("s0"))
+    await until(lambda: runner.starting, "the engine starts it")
+    # Its record gives the slot up meanwhile, and another session gets that.
+    proxy_id = (await now(control.context, "s0")).proxy
+    await control.context.redis.srem(keys.sessions_of_proxy(proxy_id), "s0")
+    await control.context.redis.hset(keys.session("s0"), "proxy", "")
+    assert (await api.post("/api/sessions/provision", json={"sessionId": "eager", "proxy": proxy})).is_success
+    assert not await control.pool.start("eager")
+    runner.may_start.set()
+    assert await starting
+
+
+@pytest.mark.parametrize(("has_places", "loops"), [(True, STARTS_AT_ONCE), (False, 1)])
+async def test_restarts_overlap_only_where_there_are_several_nodes(
+    context: Context, *, has_places: bool, loops: int
+) -> None:
+    made = assemble(context, FakeCluster() if has_places else FakeRunner())
+    assert [each.name for each in made.loops if isinstance(each, Loop)].count("start_queue") == loops
 
 
 async def test_the_old_workers_late_report_is_no_return(

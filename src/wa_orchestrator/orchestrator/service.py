@@ -161,6 +161,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
     monitor = RecordedStep(context, Job.PROXY_CHECKS, partial(check_due_proxies, context, proxy_health))
     purger = RecordedStep(context, Job.TRASH, partial(credential_files.purge, context))
     versions = RecordedStep(context, Job.VERSION, partial(version_recovery.step, context))
+    start_queue = StartQueue(context, pool)
     context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,
@@ -173,7 +174,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("reconciler", Reconciler(context, lease, pool).step, lease, on_standby=pool.workers.clear),
             Loop("exit_watcher", ExitWatcher(context, lease, pool).step, lease),
             Loop("session_controller", SessionController(context, pool).step, lease),
-            Loop("start_queue", StartQueue(context, pool).step, lease),
+            *[Loop("start_queue", start_queue.step, lease)] * start_queue.at_once,
             Loop("watchdog", Watchdog(context, lease, pool).step, lease),
             Loop("node_watch", NodeWatch(context, pool).step, lease),
             Loop("ban_end", partial(ban_end.start_when_over, context), lease),

@@ -57,6 +57,8 @@ class WorkerPool:
         self.runner = runner
         self.workers: dict[str, KnownWorker] = {}
         self.absence = EngineAbsence(context)
+        self._starting: dict[str, str] = {}
+        """Sessions whose worker the runner starts now, with their proxy."""
         self._moves = asyncio.Semaphore(MOVES_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -154,12 +156,15 @@ class WorkerPool:
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def start(self, session_id: str) -> bool:
-        """Start the session's worker if it should run and does not. Return whether a start was attempted."""
-        async with self.lock(session_id):
-            return await self._start(session_id)
+    async def start(self, session_id: str, *, begun: Begun | None = None) -> bool:
+        """Start the session's worker if it should run and does not. Return whether a start was attempted.
 
-    async def _start(self, session_id: str) -> bool:
+        `begun` is awaited when nothing is left but the runner's part, which takes seconds with some engines.
+        """
+        async with self.lock(session_id):
+            return await self._start(session_id, begun)
+
+    async def _start(self, session_id: str, begun: Begun | None = None) -> bool:
         session = await records.session(self._context.scripts, session_id)
         if session is None or not transitions.wants_worker(session):
             return False
@@ -177,7 +182,7 @@ class WorkerPool:
         if proxy_url is None or (epoch := await self.fence(session)) is None:
             return False
         await self.stop(session_id, 0)
-        return await self._launch(session, epoch, proxy_url)
+        return await self._launch(session, epoch, proxy_url, begun)
 
     async def note_lost(self, session: Session) -> None:
         """Note that the session's worker may still run where nobody can stop it; fence it before."""
@@ -210,20 +215,24 @@ class WorkerPool:
             await placement.assign_slot(self._context, session, ProxyReason.PROXY_FAILED)
             return None
         # The worker of a moved session may still run: its slot is free only when it has exited.
-        using = [known for sid, known in self.workers.items() if known.proxy == proxy.id and sid != session.id]
-        if len(using) >= self._context.settings.max_sessions_per_proxy:
+        using = {sid for sid, known in self.workers.items() if known.proxy == proxy.id}
+        using |= {sid for sid, on in self._starting.items() if on == proxy.id}
+        if len(using - {session.id}) >= self._context.settings.max_sessions_per_proxy:
             await self.enqueue(session.id, front=False)
             return None
         return proxy.url
 
-    async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
+    async def _launch(self, session: Session, epoch: int, proxy_url: str, begun: Begun | None) -> bool:
         revision = await client_version.newest_revision(self._context.scripts)
         spec = replace(spec_for(self._context.settings, session, epoch, proxy_url, revision), node=session.move_to)
-        begun = SessionChanges(restart_epoch=None, missed_at=0, worker_lost_at=0, node="")
-        started = await transitions.apply(self._context, session.id, Event.WORKER_STARTED, begun)
+        changes = SessionChanges(restart_epoch=None, missed_at=0, worker_lost_at=0, node="")
+        started = await transitions.apply(self._context, session.id, Event.WORKER_STARTED, changes)
         if started is None or started.epoch != epoch or not transitions.wants_worker(started):
             return False
+        self._starting[session.id] = session.proxy
         try:
+            if begun is not None:
+                await begun()
             handle = await self.runner.start(spec)
         except AlreadyRunning:
             log.error("worker.already_running", session=session.id)
@@ -244,6 +253,8 @@ class WorkerPool:
                 await self.engine_away()
             await self.enqueue(session.id)
             raise
+        finally:
+            del self._starting[session.id]
         self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
         if node := node_of(handle):
             await sessions.update(self._context.scripts, session.id, SessionChanges(node=node, move_to=""))

@@ -3,7 +3,10 @@
 Silence is judged in two steps: the first miss marks the worker, the second replaces it.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
+from functools import partial
 
 import structlog
 
@@ -22,6 +25,8 @@ from wa_orchestrator.store.sessions import control_plane, slots
 
 #: So many messages in a row that a connected worker did not claim: one may be bad luck.
 UNCLAIMED_SUSPICIOUS, UNCLAIMED_SICK = 2, 3
+#: Workers whose end is dealt with at the same time.
+AT_ONCE = 16
 
 log = structlog.get_logger(__name__)
 
@@ -117,19 +122,22 @@ class ExitWatcher:
         self._pool = pool
 
     async def step(self) -> float:
+        ended: list[Callable[[], Awaitable[None]]] = []
         for session_id, known in list(self._pool.workers.items()):
             try:
                 state = await self._pool.runner.poll(known.handle)
             except Unavailable:
                 await self._pool.engine_away()
+                await _together(ended)
                 return 1.0  # no proof of an exit
             match state:
                 case Running():
                     self._pool.absence.survived(known.handle)
                 case Exited(code):
-                    await self._exited(session_id, known, code)
+                    ended.append(partial(self._exited, session_id, known, code))
                 case Lost():
-                    await self._lost(session_id, known)
+                    ended.append(partial(self._lost, session_id, known))
+        await _together(ended)
         return 0.5
 
     async def _exited(self, session_id: str, known: KnownWorker, code: int | None) -> None:
@@ -167,3 +175,19 @@ class ExitWatcher:
             await self._pool.stop(session_id, 0)
             if is_wanted:
                 await self._pool.restart_or_give_up(session_id, Event.GONE_SILENT)
+
+
+async def _together(ended: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Do all, some at a time: a lost node takes hundreds of workers along, and each is a dozen calls of the engine.
+    An error of one spares no other.
+    """
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Callable[[], Awaitable[None]]) -> None:
+        async with places:
+            await each()
+
+    outcomes = await asyncio.gather(*map(one, ended), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome

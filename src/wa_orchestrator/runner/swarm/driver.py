@@ -83,7 +83,7 @@ class SwarmRunner:
                 await self._delete_secrets(spec.session_id)
                 raise StartFailed(f"The swarm could not create {name}: {error.message}") from error
         try:
-            task = await self._services.wait_until_running(service, self._label)
+            task = await self._services.wait_until_running(service, *self._labels_of(spec.session_id))
         except BaseException:
             await self._remove(service, spec.session_id)
             raise
@@ -100,11 +100,12 @@ class SwarmRunner:
         if name != NAME:
             return
         service = rest.partition("@")[0]
-        known = [each for each in await self._services.list(self._label) if each["ID"] == service]
-        left = [each for each in await self._services.tasks(self._label) if each.service == service]
-        if not known and not left:
+        if known := await self._services.find(service, self._label):
+            labels = known["Spec"]["Labels"]
+        elif left := [each for each in await self._services.tasks(self._label) if each.service == service]:
+            labels = left[0].labels
+        else:
             return
-        labels = known[0]["Spec"]["Labels"] if known else left[0].labels
         await self._remove(service, labels[LABEL_SESSION])
         self._polls.forget()
         await self._drop_relays()
@@ -138,13 +139,15 @@ class SwarmRunner:
         return f"{PREFIX}{session_id[:40]}_{mark}"
 
     async def _remove_dead(self, name: str, session_id: str) -> None:
-        tasks = [each for each in await self._services.tasks(self._label) if each.labels[LABEL_SESSION] == session_id]
-        services = [each for each in await self._services.list(self._label) if each["Spec"]["Name"] == name]
+        tasks = await self._services.tasks(*self._labels_of(session_id))
+        services = [
+            each for each in await self._services.list(*self._labels_of(session_id)) if each["Spec"]["Name"] == name
+        ]
         known = {each["ID"] for each in services}
         if any(each.is_live and (each.service in known or not each.is_away) for each in tasks):
             raise AlreadyRunning(session_id)
         for each in known:
-            await self._services.remove(each, self._label)
+            await self._services.remove(each, *self._labels_of(session_id))
         await self._delete_secrets(session_id)
 
     async def _create(self, name: str, spec: WorkerSpec) -> str:
@@ -159,6 +162,10 @@ class SwarmRunner:
             secrets = [await self._create_secret(spec, *each) for each in files.items()]
             labels = self._labels(spec) | {LABEL_RELAY: relay.name if relay else ""}
             return await self._services.create(name, self._template(spec, relay, secrets, labels), labels)
+
+    def _labels_of(self, session_id: str) -> list[str]:
+        """Return what finds one session alone: asking for all of them at each start makes a thousand starts slow."""
+        return [self._label, f"{LABEL_SESSION}={session_id}"]
 
     def _labels(self, spec: WorkerSpec) -> dict[str, str]:
         return {LABEL_HOME: self._cluster, LABEL_SESSION: spec.session_id, LABEL_EPOCH: str(spec.epoch)}
@@ -200,13 +207,13 @@ class SwarmRunner:
             log.warning("relays.not_removed", error=str(error))
 
     async def _remove(self, service: str, session_id: str) -> None:
-        await self._services.remove(service, self._label)
+        await self._services.remove(service, *self._labels_of(session_id))
         await self._delete_secrets(session_id)
 
     async def _delete_secrets(self, session_id: str) -> None:
         """Delete the session's secrets that no service uses."""
         with engine_errors():
-            wanted = {"label": [self._label, f"{LABEL_SESSION}={session_id}"]}
+            wanted = {"label": self._labels_of(session_id)}
             for each in await self._docker.secrets.list(filters=wanted):
                 with engine_errors(_GONE, _IN_USE, _TAKEN):
                     await self._docker.secrets.delete(each["ID"])

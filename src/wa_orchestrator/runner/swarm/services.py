@@ -56,18 +56,24 @@ class Services:
     def __init__(self, docker: Docker) -> None:
         self._docker = docker
 
-    async def tasks(self, label: str) -> list[Task]:
-        """Return the tasks of all services with this label, also of services that were removed."""
+    async def tasks(self, *labels: str) -> list[Task]:
+        """Return the tasks of all services with these labels, also of services that were removed."""
         with engine_errors():
             # Without the nodes tasks lie: those of a dead one say "running" for ever.
             nodes = {each["ID"]: each for each in await self._docker.nodes.list()}
-            found = await self._docker.tasks.list(filters={"label": [label]})
+            found = await self._docker.tasks.list(filters={"label": list(labels)})
         return [_task(each, nodes.get(each.get("NodeID", ""))) for each in found]
 
-    async def list(self, label: str) -> list[Mapping[str, Any]]:
-        """Return the services with this label."""
+    async def list(self, *labels: str) -> list[Mapping[str, Any]]:
+        """Return the services with these labels."""
         with engine_errors():
-            return await self._docker.services.list(filters={"label": [label]})
+            return await self._docker.services.list(filters={"label": list(labels)})
+
+    async def find(self, service: str, label: str) -> Mapping[str, Any] | None:
+        """Return this service if it exists and has this label."""
+        with engine_errors():
+            found = await self._docker.services.list(filters={"id": [service], "label": [label]})
+        return next((each for each in found if each["ID"] == service), None)
 
     async def create(self, name: str, template: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         """Create a service of one replica and return its id. Its name leads to its task, by no virtual address."""
@@ -80,11 +86,11 @@ class Services:
         )
         return str(made["ID"])
 
-    async def wait_until_running(self, service: str, label: str) -> Task:
+    async def wait_until_running(self, service: str, *labels: str) -> Task:
         """Return the service's task when its process runs. Raises `StartFailed` if it ended or was rejected."""
         began = time.monotonic()
         while True:
-            own = [each for each in await self.tasks(label) if each.service == service]
+            own = [each for each in await self.tasks(*labels) if each.service == service]
             if running := [each for each in own if each.runs]:
                 return running[0]
             if ended := [each for each in own if not each.is_live]:
@@ -96,13 +102,13 @@ class Services:
                 raise NoNodeForWorker(f"The swarm does not run a service: {reason}")
             await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def remove(self, service: str, label: str) -> None:
+    async def remove(self, service: str, *labels: str) -> None:
         """Remove a service. When it returns, nothing of it runs on a node that answers."""
         with engine_errors(_GONE):
             await self._docker.services.delete(service)
         deadline = time.monotonic() + _GONE_WITHIN_S
         # By label: of a service that was removed the engine tells no tasks.
-        while any(task.service == service and task.is_live and not task.is_away for task in await self.tasks(label)):
+        while any(task.service == service and task.is_live and not task.is_away for task in await self.tasks(*labels)):
             if time.monotonic() > deadline:
                 raise Unavailable("WORKER_NOT_STOPPED", "The swarm does not end the tasks of a removed service.")
             await asyncio.sleep(_LOOK_AGAIN_S)
