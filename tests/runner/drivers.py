@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -19,6 +19,7 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
 from tests.runner import swarm_nodes
+from tests.runner.cluster import own as own_cluster
 from tests.runner.cluster import server as standin
 from tests.runner.faulty_runner import FaultyRunner
 from tests.runner.images import empty_directories, imported
@@ -29,7 +30,7 @@ from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
 from wa_orchestrator.runner.kubernetes import api as kubernetes_api
 from wa_orchestrator.runner.kubernetes import driver as kubernetes_driver
-from wa_orchestrator.runner.kubernetes.access import ClusterAccess
+from wa_orchestrator.runner.kubernetes.access import ClusterAccess, find_access
 from wa_orchestrator.runner.kubernetes.driver import KubernetesRunner
 from wa_orchestrator.runner.process import ProcessRunner
 from wa_orchestrator.runner.remote.client import RemoteRunner
@@ -47,6 +48,8 @@ while [ ! -e "$AUTH_DIR/end" ]; do sleep 0.05; done
 exit 7
 """
 COMMAND = ("/bin/sh", "-c", WORKER)
+#: The same where the worker's directory is its own, and nobody sees it.
+LONELY_COMMAND = ("/bin/sh", "-c", f'mkdir -p "$AUTH_DIR"; {WORKER}')
 
 
 def talking_command(talk: str | Path) -> tuple[str, ...]:
@@ -74,6 +77,7 @@ async def is_ready(one: WorkerSpec) -> None:
 
 async def end_of(runner: Runner, handle: str, one: WorkerSpec) -> Exited:
     """Let a worker end by itself, and wait until it has. Not before: who ends at once may not have started."""
+    one.auth_dir.mkdir(parents=True, exist_ok=True)  # where the worker's own is elsewhere
     (one.auth_dir / "end").touch()
 
     async def ended() -> Exited | None:
@@ -161,10 +165,14 @@ def cluster_of(home: Path) -> str:
 
 @asynccontextmanager
 async def kubernetes_runner(
-    home: Path, cluster: str, image: str = "wa-orchestrator:latest", token_file: Path | None = None
+    home: Path,
+    cluster: str,
+    image: str = "wa-orchestrator:latest",
+    token_file: Path | None = None,
+    command: Sequence[str] = (),
 ) -> AsyncIterator[KubernetesRunner]:
     """A driver for the stand-in of a cluster, whose workers are processes of this machine."""
-    box = ContainerSpec(image, 64, command=talking_command(home / "sessions"))
+    box = ContainerSpec(image, 64, command=tuple(command) or talking_command(home / "sessions"))
     access = ClusterAccess(standin.only().url, "default", token_file=token_file, static_token=standin.TOKEN)
     async with kubernetes_api.opened(access) as api, kubernetes_driver.opened(api, cluster, box) as runner:
         yield runner
@@ -200,6 +208,15 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
             node, image = swarm_nodes.only()
             async with Docker(url=node.url) as docker:
                 yield swarm_runner(docker, home, image)
+        case "kubernetes" if kubeconfig := own_cluster.chosen():
+            access, cluster = find_access(kubeconfig, None), cluster_of(home)
+            box = ContainerSpec(own_cluster.IMAGE, 64, command=LONELY_COMMAND)
+            async with (
+                kubernetes_api.opened(access) as api,
+                kubernetes_driver.opened(api, cluster, box) as runner,
+                own_cluster.carried(runner, cluster, home / "sessions"),
+            ):
+                yield runner
         case "kubernetes":
             async with kubernetes_runner(home, cluster_of(home)) as runner:
                 yield runner

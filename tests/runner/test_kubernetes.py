@@ -1,7 +1,9 @@
 """What only the driver of a Kubernetes cluster promises. The API server is a stand-in; its Pods are processes."""
 
+import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from tests.runner.cluster import own
 from tests.runner.cluster.nodes import MISSING_IMAGE
+from tests.runner.cluster.objects import Refusal
 from tests.runner.cluster.server import TOKEN, Running
-from tests.runner.drivers import SESSION, cluster_of, is_ready, kubernetes_runner, spec
+from tests.runner.drivers import LONELY_COMMAND, SESSION, cluster_of, end_of, is_ready, kubernetes_runner, spec
 from tests.runner.test_factory import settings
 from tests.waiting import until
 from wa_orchestrator.cli import doctor
 from wa_orchestrator.errors import BadSettings, Unavailable
+from wa_orchestrator.runner.container_spec import AUTH_DIR_IN_MEMORY
 from wa_orchestrator.runner.contract import Exited, Lost, StartFailed, WorkerSpec
 from wa_orchestrator.runner.contract import Running as WorkerRuns
 from wa_orchestrator.runner.kubernetes import driver, objects
@@ -282,3 +287,30 @@ def kubeconfig(home: Path, user: dict[str, Any], url: str = "http://192.0.2.9:64
     }
     path.write_text(json.dumps(whole))
     return path
+
+
+async def test_the_workers_of_a_developers_own_cluster_speak_with_the_tests_by_kubectl(
+    cluster: Running, tmp_path: Path
+) -> None:
+    async def execute(pod: str, line: str) -> str | None:
+        try:
+            found: Any = cluster.call(cluster.cluster.store.get, PODS, pod)
+        except Refusal:
+            return None
+        place = cluster.cluster.home / found["metadata"]["uid"] / "session" / Path(AUTH_DIR_IN_MEMORY).name
+        variables = {"PATH": os.environ["PATH"], "AUTH_DIR": str(place)}
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", line, env=variables, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        said, _ = await process.communicate()
+        return said.decode() if process.returncode == 0 else None
+
+    one = spec(tmp_path)
+    async with (
+        opened(tmp_path, command=LONELY_COMMAND) as runner,
+        own.carried(runner, cluster_of(tmp_path), tmp_path / "sessions", execute),
+    ):
+        handle = await runner.start(one)
+        await is_ready(one)
+        assert (one.auth_dir / "token").read_text() == one.secrets["WORKER_TOKEN"]
+        assert await end_of(runner, handle, one) == Exited(7)
