@@ -114,11 +114,12 @@ def statuses(product: Product, ids: Iterable[str]) -> Counter[str]:
     return Counter(product.api.get(f"/api/v1/messages/{each}").json()["status"] for each in ids)
 
 
+@pytest.mark.parametrize("credentials", ["local", "server"])
 def test_what_was_lost_with_its_machine_returns_without_a_scan_and_nothing_is_lost_or_sent_twice(
-    tmp_path: Path,
+    tmp_path: Path, credentials: str
 ) -> None:
     ids = names(FLEET)
-    settings = PACE | {"backups_dir": tmp_path / "backups", "max_backups": 3}
+    settings = PACE | {"backups_dir": tmp_path / "backups", "max_backups": 3, "credentials": credentials}
     with running_product(tmp_path, proxies=-(-FLEET // 4) + 1, **settings) as product:
         product.link(*ids)
         phones = {each: str(product.sessions()[each]["phone"]) for each in ids}

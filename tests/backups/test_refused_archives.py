@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from tests.backups import archives
 from wa_orchestrator.archive import sqlite_copies
 from wa_orchestrator.archive.sqlite_schema import open_writer
+from wa_orchestrator.orchestrator.backups import manifest
 from wa_orchestrator.settings import Settings
 
 ID = "backup_2026-01-31"
@@ -83,7 +84,7 @@ def with_bomb(place: Path) -> Entries:
 
 def with_newer_format(place: Path) -> Entries:
     files = archives.contents(place)
-    return [("manifest.json", archives.manifest(files, format=2, version="9.0.0")), *files.items()]
+    return [("manifest.json", archives.manifest(files, format=manifest.FORMAT + 1, version="9.0.0")), *files.items()]
 
 
 def with_other_bytes(place: Path) -> Entries:

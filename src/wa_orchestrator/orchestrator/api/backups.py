@@ -173,7 +173,7 @@ class BackupRoutes(RouteGroup):
         restore = responses(
             NO_SUCH_BACKUP=404, NOT_IN_BACKUP=404, BACKUP_OLDER=409, RESTORE_RUNNING=409, BACKUP_DAMAGED=422,
             BACKUP_UNSAFE=422, BACKUP_TOO_LARGE=422, BACKUP_NEWER=422, BACKUP_KEY_NEEDED=422, BACKUP_KEY_WRONG=422,
-            BACKUP_AUTH_KEY=422, DISK_FULL=507,
+            BACKUP_AUTH_KEY=422, BACKUP_CREDENTIALS=422, DISK_FULL=507,
         )  # fmt: skip
         self.get("")(self.list_backups)
         self.get("/download/{backup_id}", response_class=BackupFile, responses=responses(NO_SUCH_BACKUP=404))(

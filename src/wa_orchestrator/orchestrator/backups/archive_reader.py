@@ -23,6 +23,8 @@ from wa_orchestrator.orchestrator.backups.archive_writer import COMMENT, digest_
 from wa_orchestrator.orchestrator.backups.manifest import MANIFEST, STATE, File, Manifest, damaged, unsafe
 from wa_orchestrator.orchestrator.sessions import worker_owned_files
 from wa_orchestrator.store.backups import state_dump
+from wa_orchestrator.store.sessions import stored_credentials
+from wa_orchestrator.store.sessions.stored_credentials import StoredCredentials
 
 _MAX_MANIFEST_BYTES: Final = 16 * 1024**2
 #: Real backups compress to a fifth; a bomb claims a thousand times its size.
@@ -88,10 +90,13 @@ def unpack(source: Path, target: Path) -> Manifest:
     if any(file.name == manifests.HISTORY for file in manifest.files):
         _check_history(target / manifests.HISTORY)
     for session in manifest.sessions:
-        if session.how == manifests.IMPORTED:
-            imported_files(target / session.file)
-        else:
-            check_store(target / session.file, session.id)
+        match session.how:
+            case manifests.IMPORTED:
+                imported_files(target / session.file)
+            case manifests.SERVER:
+                server_copy(target / session.file)
+            case _:
+                check_store(target / session.file, session.id)
     return manifest
 
 
@@ -205,6 +210,14 @@ def imported_files(path: Path) -> Mapping[str, str]:
     except (Refused, ValueError, RecursionError) as error:
         raise damaged("The imported credentials of a session are damaged.") from error
     raise damaged("The imported credentials of a session are damaged.")
+
+
+def server_copy(path: Path) -> StoredCredentials:
+    """Return what a session's worker had stored on the server. That it is of this session, its seal says."""
+    try:
+        return stored_credentials.unpack(path.read_bytes())
+    except ValueError as error:
+        raise damaged("The credentials of a session are damaged.") from error
 
 
 def check_store(path: Path, session_id: str) -> bool:

@@ -10,8 +10,9 @@ from typing import Any, Final
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 
-#: Raised when an older version could not restore what this one writes.
-FORMAT: Final = 1
+#: Raised when an older version could not restore what this one writes: 2 has copies as the server keeps them.
+FORMAT: Final = 2
+_WITHOUT_SERVER_COPIES: Final = 1
 MANIFEST: Final = "manifest.json"
 STATE: Final = "redis.jsonl"
 SECRETS: Final = "secrets.json"
@@ -19,9 +20,13 @@ HISTORY: Final = "archive/history.db"
 #: How credentials were copied that are another program's still, and the name of their file.
 IMPORTED: Final = "imported"
 IMPORTED_FILE: Final = "imported.json"
+#: How credentials were copied that follow their worker (CREDENTIALS=server), and the name of their file.
+SERVER: Final = "server"
+SERVER_FILE: Final = "server.copy"
+_FILES: Final = {IMPORTED: IMPORTED_FILE, SERVER: SERVER_FILE}
 #: The only names that an archive may have, besides the manifest.
 _NAME: Final = re.compile(
-    r"redis\.jsonl|secrets\.json|archive/[\w-]{1,64}\.db|sessions/(?P<session>[\w-]{1,64})/(auth\.db|imported\.json)",
+    r"redis\.jsonl|secrets\.json|archive/[\w-]{1,64}\.db|sessions/(?P<session>[\w-]{1,64})/(auth\.db|imported\.json|server\.copy)",
     re.ASCII,
 )
 _PRODUCT: Final = "wa-orchestrator"
@@ -41,8 +46,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """A session's credentials, and how they were copied: `hot`, `directory` (nothing ran), `stopped`, or `imported`
-    (they are another program's, because its worker has not started yet)."""
+    """A session's credentials, and how they were copied: `hot`, `directory` (nothing ran), `stopped`, `server` (as its
+    worker stores them there), or `imported` (they are another program's, because its worker has not started yet)."""
 
     id: str
     how: str
@@ -52,7 +57,7 @@ class SavedSession:
     @property
     def file(self) -> str:
         """The name of its credentials in the archive."""
-        return imported(self.id) if self.how == IMPORTED else auth_db(self.id)
+        return f"sessions/{self.id}/{_FILES.get(self.how, 'auth.db')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,18 @@ class Manifest:
     def is_sealed(self) -> bool:
         return any(session.sealed for session in self.sessions)
 
+    @property
+    def has_server_copies(self) -> bool:
+        return any(session.how == SERVER for session in self.sessions)
+
     def encode(self) -> str:
-        return json.dumps({"product": _PRODUCT, "format": FORMAT, **asdict(self)}, indent=1)
+        needed = FORMAT if self.has_server_copies else _WITHOUT_SERVER_COPIES
+        return json.dumps({"product": _PRODUCT, "format": needed, **asdict(self)}, indent=1)
 
 
 def auth_db(session_id: str) -> str:
     """Return the name of a session's credentials in an archive."""
     return f"sessions/{session_id}/auth.db"
-
-
-def imported(session_id: str) -> str:
-    """Return the name of what a session brought from another program: its files as one document."""
-    return f"sessions/{session_id}/{IMPORTED_FILE}"
 
 
 def session_of(name: str) -> str | None:

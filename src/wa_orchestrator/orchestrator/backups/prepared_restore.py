@@ -125,6 +125,7 @@ def stage(settings: Settings, note: BackupNote, identity: str | None) -> Staged:
         if note.encrypted:
             archive.unlink()
         _check_auth_key(settings, manifest)
+        _check_credentials(settings, manifest)
         return Staged(directory, manifest, saved_records(directory / FILES / manifests.STATE))
     except OSError as error:
         shutil.rmtree(directory, ignore_errors=True)
@@ -142,6 +143,15 @@ def _check_auth_key(settings: Settings, manifest: Manifest) -> None:
             "AUTH_KEY (an encrypted backup contains it, see docs/backups.md) and restart. Nothing was changed."
         )
         raise Refused("BACKUP_AUTH_KEY", text, 422)
+
+
+def _check_credentials(settings: Settings, manifest: Manifest) -> None:
+    if manifest.has_server_copies and settings.credentials != "server":
+        text = (
+            "The credentials in the backup are as a server with CREDENTIALS=server keeps them. Set that and restart. "
+            "Nothing was changed."
+        )
+        raise Refused("BACKUP_CREDENTIALS", text, 422)
 
 
 def _remove_abandoned(place: Path) -> None:

@@ -18,7 +18,7 @@ from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.prepared_restore import Plan, SavedRecords
 from wa_orchestrator.orchestrator.backups.restored_campaigns import settle_campaigns
 from wa_orchestrator.orchestrator.backups.restored_messages import HELD, settle_messages
-from wa_orchestrator.orchestrator.sessions import credential_files
+from wa_orchestrator.orchestrator.sessions import credential_files, credential_trash
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.backups import restored_sessions, runs, state_dump
@@ -175,21 +175,27 @@ class Restorer:
 
     async def _exchange_files(self, files: Path, session_id: str, saved: Mapping[str, str]) -> None:
         """Put the credentials of the backup in place; those of now go to the trash. No worker may run."""
-        now_ms = await self._context.scripts.now_ms()
         source = files / Path(manifests.auth_db(session_id)).parent
         if not await asyncio.to_thread(source.is_dir):
             return  # done before a crash
-        settings = self._context.settings
-        await credential_files.discard(
-            settings, session_id, now_ms, phone=saved.get("phone", ""), label=saved.get("label", ""), why="restored"
+        await credential_trash.discard(
+            self._context, session_id, phone=saved.get("phone", ""), label=saved.get("label", ""), why="restored"
         )
-        await stored_credentials.forget(self._context.scripts, session_id)
+        await self._exchange_stored(source / manifests.SERVER_FILE, session_id)
         await asyncio.to_thread(_unfold, source)
-        await asyncio.to_thread(_move, source, credential_files.directory(settings, session_id))
+        await asyncio.to_thread(_move, source, credential_files.directory(self._context.settings, session_id))
+
+    async def _exchange_stored(self, copy: Path, session_id: str) -> None:
+        """Put what followed the worker into Redis, from where the next one gets it; else it has a directory."""
+        await stored_credentials.forget(self._context.scripts, session_id)
+        if await asyncio.to_thread(copy.is_file):
+            stored = await asyncio.to_thread(archive_reader.server_copy, copy)
+            await stored_credentials.put_back(self._context.scripts, session_id, stored)
 
 
 def _unfold(source: Path) -> None:
-    """Write what a session had brought from another program as its worker reads it."""
+    """Write what a session had brought from another program as its worker reads it; leave what Redis has."""
+    (source / manifests.SERVER_FILE).unlink(missing_ok=True)
     if (document := source / manifests.IMPORTED_FILE).is_file():
         credential_files.write_brought_in(source, archive_reader.imported_files(document))
         document.unlink()

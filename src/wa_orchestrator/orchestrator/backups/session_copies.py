@@ -1,4 +1,4 @@
-"""Copies of one session's credentials: by its worker while it runs, else from its directory."""
+"""Copies of one session's credentials: as they follow its worker, by that while it runs, else from its directory."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from wa_orchestrator.domain.sessions import baileys_account
 from wa_orchestrator.domain.sessions.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.backups import archive_reader
-from wa_orchestrator.orchestrator.backups.manifest import IMPORTED, IMPORTED_FILE, SavedSession
+from wa_orchestrator.orchestrator.backups.manifest import IMPORTED, IMPORTED_FILE, SERVER, SERVER_FILE, SavedSession
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions, worker_owned_files
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Session
-from wa_orchestrator.store.sessions import commands, control_plane
+from wa_orchestrator.store.sessions import commands, control_plane, stored_credentials
 
 #: A worker copies a store of some megabytes in a few hundred milliseconds; a busy one may be in the middle of a send.
 ANSWER_S: Final = 20.0
@@ -50,12 +50,26 @@ class SessionCopies:
             waiting = credential_files.waiting_place(settings, session_id, session.restore if session else "")
             if waiting is not None:
                 return await asyncio.to_thread(_copy_waiting, waiting, session_id, target)
+        if settings.credentials == "server" and (saved := await self._from_stream(session_id, target)):
+            return saved
         if not (directory / credential_files.DATABASE).is_file():
             return None
         how = (
             "hot" if await self._from_worker(session_id, directory, target) else await self._at_rest(session_id, target)
         )
         return SavedSession(session_id, how, await asyncio.to_thread(archive_reader.check_store, target, session_id))
+
+    async def _from_stream(self, session_id: str, target: Path) -> SavedSession | None:
+        """Copy what the session's worker has stored here, without asking it: it tells nobody of anything before.
+
+        Its directory may be on another machine; one that is here may have been left behind.
+        """
+        stored = await stored_credentials.read(self._context.scripts, session_id)
+        if stored is None:
+            return None
+        file = target.with_name(SERVER_FILE)
+        await asyncio.to_thread(_write, file, stored_credentials.pack(stored))
+        return SavedSession(session_id, SERVER, sealed=True)
 
     async def _from_worker(self, session_id: str, directory: Path, target: Path) -> bool:
         if session_id not in self._pool.workers:
@@ -110,6 +124,11 @@ async def resume(context: Context, session_id: str) -> None:
     may_run = session.wanted == transitions.RUNNING and not session_start.is_banned(session)
     await transitions.apply(context, session_id, Event.START_ASKED if may_run else Event.STOP_ASKED)
     await control_plane.request_attention(context.scripts, session_id)
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_bytes(content)
 
 
 def _fetch(source: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
+from wa_orchestrator.orchestrator.sessions import credential_files, credential_trash, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -117,13 +117,7 @@ class SessionController:
         return True
 
     async def _discard(self, session: Session, why: str) -> None:
-        """Move the session's credentials to the trash: its directory, and the server's copy if that is newer."""
-        settings, scripts = self._context.settings, self._context.scripts
-        stored = await stored_credentials.read(scripts, session.id)
-        if stored is not None and stored.epoch != await credential_files.stored_epoch(settings, session.id):
-            await credential_files.keep_copy(settings, session.id, stored_credentials.pack(stored))
-        now = await scripts.now_ms()
-        await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
+        await credential_trash.discard(self._context, session.id, phone=session.phone, label=session.label, why=why)
 
     async def _remove(self, session: Session) -> None:
         """Stop the worker, move the credentials to the trash, free the slot. Each step may be repeated."""

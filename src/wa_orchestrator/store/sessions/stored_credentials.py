@@ -102,14 +102,16 @@ def pack(stored: StoredCredentials) -> bytes:
 
 
 def unpack(content: bytes) -> StoredCredentials:
-    """Read what `pack` wrote."""
+    """Read what `pack` wrote. Raises ValueError for anything else."""
     head, _, rest = content.partition(b"\n")
     epoch, first = map(int, head.split())
-    parts = []
-    while rest:
-        (length,) = _LENGTH.unpack_from(rest)
-        parts.append(rest[_LENGTH.size : _LENGTH.size + length])
-        rest = rest[_LENGTH.size + length :]
+    parts, at = [], 0
+    while at < len(rest):
+        length = int.from_bytes(rest[at : (begin := at + _LENGTH.size)])
+        at = begin + length
+        parts.append(rest[begin:at])
+    if at != len(rest) or not parts:
+        raise ValueError("cut off")
     return StoredCredentials(epoch, first, parts[0], parts[1:])
 
 
