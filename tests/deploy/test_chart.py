@@ -123,3 +123,9 @@ def test_only_the_orchestrator_may_speak_to_the_cluster_and_no_part_is_root() ->
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_what_serves_requests_serves_them_until_the_cluster_sends_no_more() -> None:
+    parts = [one(rendered(), "Deployment", f"wa-{name}") for name in ("orchestrator", "gateway", "dispatcher")]
+    containers = [each["spec"]["template"]["spec"]["containers"][0] for each in parts]
+    assert ["preStop" in each.get("lifecycle", {}) for each in containers] == [True, True, False]

@@ -154,7 +154,7 @@ async def test_a_fleet_on_three_nodes_loses_nothing_while_nodes_and_engines_die(
         tasks = [asyncio.create_task(running.watch()), *(asyncio.create_task(running.send(each)) for each in phones)]
         await until(lambda: len(running.seen) >= 2 * WORKERS, "the fleet sends", 300)
         figures = await _campaign(nodes, running)
-        print(figures)
+        print(figures, "load", os.getloadavg())
         running.ends = True
         await asyncio.gather(*tasks)
         statuses = await until(lambda: _statuses(running), "every message has ended", 600)
@@ -204,7 +204,7 @@ async def _campaign(nodes: list[Node], running: SwarmProduct) -> dict[str, float
         max((each["lastMove"]["awayMs"] for each in await running.fleet() if each["lastMove"]), default=0) / 1000
     )
     await running.api.post("/api/v1/nodes/node-1/activate")
-    third.stop()  # its power: the engine, and everything that it has started
+    third.power_off()
     figures["node_killed_s"] = await running.back(without=frozenset({"node-3"}))
     return figures
 

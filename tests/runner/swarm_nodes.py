@@ -91,6 +91,14 @@ class Node:
         self.engine.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.engine.wait(60)
+        self._end_all()
+
+    def power_off(self) -> None:
+        """Let the machine lose its power: the engine and everything that it started end at once, and tell nobody."""
+        self.unplug()
+        self._end_all()
+
+    def _end_all(self) -> None:
         self.engine.kill()
         self.engine.wait()
         for pid in _processes_of(self.home):

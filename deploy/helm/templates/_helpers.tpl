@@ -71,6 +71,9 @@ spec:
             {{- range $name, $number := .ports }}
             - {name: {{ $name }}, containerPort: {{ $number }}}
             {{- end }}
+          # The cluster goes on sending requests for a moment after it has decided to end a Pod.
+          lifecycle:
+            preStop: {exec: {command: [sleep, "5"]}}
           readinessProbe:
             httpGet: {path: /health, port: http}
           startupProbe:
