@@ -309,6 +309,13 @@ REPORTS: Final[Mapping[str, Report]] = {
             Figure("all back after `kill -9` of everything", "result/now/after_kill_9/all_back_s", "s"),
         ),
     ),
+    "leader_loops": Report(
+        "The leader's loops, for sessions at rest",
+        (
+            Figure("CPU of the server for 1,000 sessions", "server_percent_for_1000", "% of a core"),
+            Figure("a round of `*` for a session, of 2,000", "sessions/2000/*/server_us_a_session", "µs"),
+        ),
+    ),
     "redis_operations": Report(
         "What a unit of work asks of Redis, with real workers",
         (
