@@ -66,6 +66,12 @@ REPORTS: Final[Mapping[str, Report]] = {
             Figure("incoming reported twice", "runs/1/reportedTwice", "messages", "runs/1/kill9", "`kill -9`"),
             Figure("lost by killed workers", "runs/2/lost", "messages", "runs/2/kill9", "`kill -9`"),
             Figure("undecryptable afterwards", "runs/2/undecryptable", "messages", "runs/2/kill9", "`kill -9`"),
+            Figure("30 workers on three nodes: lost", "runs/3/lost", "messages"),
+            Figure("two nodes gone, all are back after", "runs/3/twoNodesGoneBackAfterS", "s"),
+            Figure("a node gone, all are back after", "runs/3/nodeGoneBackAfterS", "s"),
+            Figure("the longest move of a drain", "runs/3/longestMoveS", "s"),
+            Figure("Sentinels: accepted messages lost", "runs/4/lost", "messages", "runs/4/messages", "accepted"),
+            Figure("identities changed by moves", "runs/5/identitiesChanged", "sessions", "runs/5/moves", "moves"),
         ),
     ),
     "worker": Report(
