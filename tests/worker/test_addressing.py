@@ -188,6 +188,28 @@ async def test_a_stale_lid_that_is_refused_is_looked_up_anew(rig: Rig) -> None:
     await _sent(rig, session, person)
 
 
+async def test_the_devices_of_a_person_are_asked_for_once(rig: Rig) -> None:
+    """Every ack names the hash of the devices there are; only another one than ours is news."""
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await _sent(rig, session, person)
+    asked = rig.world.whatsapp.device_lookups(session.phone)
+    await _sent(rig, session, person)
+    await _sent(rig, session, person)
+    assert rig.world.whatsapp.device_lookups(session.phone) == asked
+
+
+async def test_a_device_that_nobody_told_of_gets_the_message_after_the_next(rig: Rig) -> None:
+    session, other = rig.session(), rig.session()
+    await session.link()
+    await _sent(rig, session, other.phone)
+    await rig.world.whatsapp.fault("no_device_news", phone=other.phone)
+    await other.link()
+    await _sent(rig, session, other.phone)  # by its ack WhatsApp says that a device was missed
+    await rig.server.acked(await session.say(other.phone, "now to all"))
+    assert (await other.event("MESSAGE_RECEIVED"))["data"]["text"] == "now to all"
+
+
 async def test_the_number_is_beside_the_lid(rig: Rig) -> None:
     session, person = rig.session(), new_phone()
     await session.link()

@@ -10,6 +10,7 @@ import {
 } from 'baileys'
 import { Ending } from '../exit-codes.ts'
 import { describeError, type Log } from '../log.ts'
+import { hashOfKnown } from '../messages/device-hash.ts'
 import type { Events } from '../server/events.ts'
 import type { Settings } from '../settings.ts'
 import { type Auth, forgetUnfinishedLink, isLinked } from '../store/auth.ts'
@@ -98,6 +99,11 @@ export class Device {
   forgetDevices(jid: string): void {
     const user = jidDecode(jid)?.user
     if (user) this.#parts.wiring.caches.userDevicesCache.del(user)
+  }
+
+  /** The hash of the devices that these people are known to have, and of our own; undefined if one of them is not known. */
+  hashOfDevices(people: string[], self: string | undefined): string | undefined {
+    return hashOfKnown(this.#parts.wiring.caches.userDevicesCache, people, self)
   }
 
   /** The person's part of linking with a passkey. */

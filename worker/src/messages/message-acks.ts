@@ -11,9 +11,9 @@ import { Bounded } from '../store/bounded-cache.ts'
 
 /**
  * `error` is WhatsApp's code when the server refused the message. It may add that the number belongs to another account now
- * (`isReassigned`), or that the message was not encrypted for exactly the devices there are (`isPartial`).
+ * (`isReassigned`), and the hash of the devices there are, for which the message should have been encrypted.
  */
-export type Proof = { at: number; error?: string; isReassigned?: true; isPartial?: true }
+export type Proof = { at: number; error?: string; isReassigned?: true; deviceHash?: string }
 
 const MOST_UNKNOWN = 500
 
@@ -48,7 +48,7 @@ export class Proofs {
         at: time(node),
         ...(node.attrs.error ? { error: node.attrs.error } : {}),
         ...(node.attrs.refresh_lid === 'true' ? { isReassigned: true } : {}),
-        ...(node.attrs.phash ? { isPartial: true } : {}),
+        ...(node.attrs.phash ? { deviceHash: node.attrs.phash } : {}),
       }),
     )
     sock.ws.on('CB:receipt', (node: BinaryNode) => {

@@ -289,8 +289,9 @@ export class Sender {
   }
 
   /** What an ack says, and what it says of the recipient besides. */
-  async #read(sock: WASocket, { at, error, isReassigned, isPartial }: Proof, address: Address): Promise<Answer> {
-    if (isPartial || isReassigned || error === '479') this.#forgetDevices(address)
+  async #read(sock: WASocket, { at, error, isReassigned, deviceHash }: Proof, address: Address): Promise<Answer> {
+    const isStale = deviceHash !== undefined && deviceHash !== this.#knownDeviceHash(sock, address)
+    if (isStale || isReassigned || error === '479') this.#forgetDevices(address)
     // A field of the wrong form: of the device list, or of the LID that we know for the number.
     if (error === '479') await this.#parts.addressing.forget(sock, address)
     if (isReassigned) {
@@ -321,6 +322,12 @@ export class Sender {
     if (code === '479') this.#parts.device.forgetDevices(jid)
     const isLocked = (code === '463' || code === '475') && (await this.#parts.isLocked())
     return refusedByWhatsApp(code, isLocked)
+  }
+
+  #knownDeviceHash({ user }: WASocket, { jid }: Address): string | undefined {
+    const { addressing, device } = this.#parts
+    const people = [jid, addressing.self].filter(each => each !== undefined)
+    return device.hashOfDevices([...new Set(people)], addressing.byLid ? user?.lid : user?.id)
   }
 
   #forgetDevices({ jid, phone, lid }: Address): void {

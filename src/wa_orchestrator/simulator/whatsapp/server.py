@@ -321,6 +321,10 @@ class WhatsApp:
         """Return how often a phone has rung for a message."""
         return self._state.accounts.phone(phone).pushes
 
+    def device_lookups(self, phone: str) -> int:
+        """Return of how many people the devices of a phone have asked for the device list."""
+        return self._state.device_lookups[phone]
+
     def chatstates(self) -> list[dict[str, Any]]:
         return self._state.ledger.chatstates()
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -58,6 +59,8 @@ class ServerState:
     calls: dict[str, Ringing] = field(default_factory=dict)
     #: hash of AB properties → the properties
     properties: dict[str, dict[int, str]] = field(default_factory=dict)
+    #: phone → of how many people its devices have asked for the device list
+    device_lookups: Counter[str] = field(default_factory=Counter)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     @property

@@ -16,6 +16,8 @@ def announce_removed(state: ServerState, device: Device) -> None:
 
 
 def _announce(state: ServerState, device: Device, change: str) -> None:
+    if state.faults.active("no_device_news", device.phone):
+        return
     phone = state.accounts.phone(device.phone)
     hashes = {
         "device_hash": device_lists.hash_of(phone, jid.SERVER),

@@ -379,14 +379,13 @@ def _resend(state: ServerState, sender: Phone, source: Device, to: Jid, stanza: 
 
 
 def _current_devices(sent: OutgoingMessage) -> str | None:
-    """Return the hash of the devices of both accounts if the message was not encrypted for exactly them."""
-    if sent.group or sent.sender in sent.others:
+    """Return the hash of the devices of both accounts. Whoever wrote to others has an old list."""
+    if sent.group:
         return None
-    people = (*sent.others, sent.sender)
-    wanted = [one for phone in people for one in device_lists.addresses(phone, sent.sender.space)]
-    own = sent.device.address(sent.sender.space)
-    reached = {address._replace(device=address.device or 0) for address, _ in _copies(sent)}
-    return None if reached | {own} == set(wanted) else device_lists.participant_hash(wanted)
+    people = {phone.number: phone for phone in (*sent.others, sent.sender)}
+    return device_lists.participant_hash(
+        one for phone in people.values() for one in device_lists.addresses(phone, sent.sender.space)
+    )
 
 
 def _ack(state: ServerState, stanza: Node, error: int | None = None, phash: str | None = None) -> Node:

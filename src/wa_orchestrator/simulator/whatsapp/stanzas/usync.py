@@ -17,6 +17,8 @@ def answer(state: ServerState, asking: str | None, stanza: Node) -> list[Node]:
     query = request.require("query")
     wanted = {part.tag: part for part in query.children()}
     asker = state.accounts.phone(asking) if asking else None
+    if asker and "devices" in wanted:
+        state.device_lookups[asker.number] += len(request.require("list").children("user"))
     users = [_user(state, asker, user, wanted) for user in request.require("list").children("user")]
     attrs = {name: request.attr(name) for name in ("sid", "mode", "context", "index", "last") if request.attr(name)}
     results = node("result", content=[node(tag) for tag in sorted(wanted)])
