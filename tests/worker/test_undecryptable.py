@@ -8,6 +8,7 @@ import pytest
 
 from tests.waiting import promised, until
 from tests.worker.harness import Rig, Session, new_phone
+from wa_orchestrator.simulator.phones.content import Deletion, Edit
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -115,3 +116,39 @@ async def test_an_old_message_is_not_sent_again_to_who_asks_for_it(rig: Rig, age
     (device,) = rig.world.whatsapp._state.accounts.phone(session.phone).devices.values()
     await until(lambda: not [key for key in device.pending if key.startswith("receipt")], "the request is answered")
     assert asked_for in rig.world.whatsapp._state.retries
+
+
+@pytest.mark.parametrize("by", ["the worker", "the phone"])
+@pytest.mark.parametrize("change", ["edit", "delete"])
+async def test_who_asks_again_for_what_was_changed_gets_it_as_it_is_now(rig: Rig, change: str, by: str) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("undecryptable", phone=friend)
+    message = await session.say(friend, "We open at nien.")
+    await rig.server.acked(message)
+    asked_for = (session.phone, friend, message["whatsappId"])
+    state = rig.world.whatsapp._state
+    (device,) = state.accounts.phone(session.phone).devices.values()
+
+    def is_answered() -> bool:
+        return not [key for key in device.pending if key.startswith("receipt")]
+
+    await until(lambda: state.asked.get(asked_for) == 3 and is_answered(), "the phone asks no more")
+    await session.worker.terminate()
+    await rig.world.whatsapp.clear_faults()
+    await session.restart()  # which forgets how often it has sent it
+    if by == "the phone":
+        old = message["whatsappId"]
+        how = Edit("edit", old, "We open at nine.") if change == "edit" else Deletion("deletion", old)
+        told = await rig.world.whatsapp.send_content(session.phone, friend, how)
+        await session.event("MESSAGE_SENT_ELSEWHERE", whatsappId=told)
+    else:
+        named = {"to": friend, "whatsappId": message["whatsappId"], "fromMe": "yes"}
+        command = await rig.server.command(session.id, change, **named, text="We open at nine.")
+        assert await rig.server.result(session.id, command) == {"ok": True}
+    rig.world.whatsapp.ask_again(friend, session.phone, friend, message["whatsappId"])
+    await until(is_answered, "the request is answered")
+    if change == "edit":
+        await until(lambda: asked_for not in state.retries, "it is sent again")
+    shown = [each["text"] for each in rig.world.whatsapp.inbox(friend) if each["id"] == message["whatsappId"]]
+    assert shown == (["We open at nine."] if change == "edit" else [])

@@ -197,6 +197,7 @@ export class Receiver {
     const kept = storable(message.message)
     if (kept) this.#messages.receive({ key, message: kept })
     if (content.kind === 'poll') this.#awaitedPolls.get<() => void>(key.id)?.()
+    if (key.fromMe) this.#amendOurs(content)
     const { pushName } = message
     const thumbnail = thumbnailOf(message.message)
     this.#events.emit(key.fromMe ? 'MESSAGE_SENT_ELSEWHERE' : 'MESSAGE_RECEIVED', {
@@ -223,6 +224,12 @@ export class Receiver {
     const chat = remoteJid ?? ''
     if (isJidBroadcast(chat) || isJidNewsletter(chat)) return false
     return !fromMe || (!!id && this.#inbox.has(id) && !isMe(chat, sock))
+  }
+
+  /** The owner has edited or deleted on the phone what may have been sent from here. */
+  #amendOurs(content: Content): void {
+    if (content.kind === 'edit') this.#messages.amend(content.target.whatsappId, content.text)
+    if (content.kind === 'deletion' && content.target.fromMe) this.#messages.revoke(content.target.whatsappId)
   }
 
   /** An edit that only the secret of the message opens; nothing where that came before this process, or is another's. */

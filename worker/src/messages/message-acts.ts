@@ -86,15 +86,21 @@ export class Acts {
           editedMessage: { [name]: { ...file, caption: text } },
         },
       }
-      return this.#relay(sock, address, generateMessageIDV2(sock.user?.id), composed, EDIT)
+      await this.#relay(sock, address, generateMessageIDV2(sock.user?.id), composed, EDIT)
+      this.#parts.messages.amend(command.whatsappId ?? '', text)
+      return {}
     }
-    return this.#send(sock, address, { text, linkPreview: null, edit: key }, EDIT)
+    await this.#send(sock, address, { text, linkPreview: null, edit: key }, EDIT)
+    this.#parts.messages.amend(command.whatsappId ?? '', text)
+    return {}
   }
 
   async #delete(command: Command, sock: WASocket): Promise<object> {
     const address = await this.#address(command, sock)
     const key = keyOf(command, address)
-    return this.#send(sock, address, { delete: key }, key.fromMe ? DELETED : DELETED_BY_ADMIN)
+    await this.#send(sock, address, { delete: key }, key.fromMe ? DELETED : DELETED_BY_ADMIN)
+    if (key.fromMe) this.#parts.messages.revoke(command.whatsappId ?? '')
+    return {}
   }
 
   async #markRead(command: Command, sock: WASocket): Promise<object> {

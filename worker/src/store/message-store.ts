@@ -1,5 +1,5 @@
 // Stored messages: sent ones for retry receipts, received files and polls, and which ids WhatsApp has acknowledged.
-import { isJidGroup, proto, type WAMessage } from 'baileys'
+import { getContentType, isJidGroup, proto, type WAMessage } from 'baileys'
 import type { Database } from './database.ts'
 
 /** Which rows, and how many: those with names from the one up to the other. Ids of ours are hexadecimal digits in upper case. */
@@ -13,6 +13,14 @@ type Stored = Pick<WAMessage, 'key' | 'message'>
 /** How long a message is sent again to who could not decrypt it: a phone may have been off for a day. */
 const CHAT_RETRY_MS = 24 * 60 * 60_000
 const GROUP_RETRY_MS = 15 * 60_000
+
+/** A message with other words: its text, or the caption of its file. */
+function withText(message: proto.IMessage, text: string): proto.IMessage {
+  const type = getContentType(message)
+  if (type === undefined || type === 'conversation') return { ...message, conversation: text }
+  const field = type === 'extendedTextMessage' ? 'text' : 'caption'
+  return { ...message, [type]: { ...(message[type] as object), [field]: text } }
+}
 
 export class Messages {
   readonly #database: Database
@@ -34,6 +42,19 @@ export class Messages {
   receive(message: Stored): void {
     const { id } = message.key
     if (id) this.#put(RECEIVED.from + id, message, RECEIVED, 'ON CONFLICT (id) DO NOTHING')
+  }
+
+  /** A message that we sent has other words now, and whoever could not decrypt it gets it with these. */
+  amend(id: string, text: string): void {
+    const known = this.find(id)
+    if (known?.message) this.remember({ key: known.key, message: withText(known.message, text) })
+  }
+
+  /** A message that we sent is deleted: nobody gets it any more. */
+  revoke(id: string): void {
+    const { prepare, seal, write } = this.#database
+    const empty = seal.close(`messages/${id}`, new Uint8Array())
+    write(() => prepare('UPDATE messages SET value = ? WHERE id = ?').run(empty, id))
   }
 
   /** Stores where the file of a received message is now. */
