@@ -168,7 +168,7 @@ PAIRS: Final[Sequence[tuple[str, str, str]]] = (
     ("oldSecret", "WhatsApp’s pairing was not signed for this device", "refuse"),
     ("foreign", NO_ANSWER, "compare"),
     ("noContinuation", NO_ANSWER, "staleChallenge"),
-    ("drop", "The connection closed.", "oldProof"),
+    ("garbage", BROKEN_OFF, "oldProof"),
 )
 #: After these WhatsApp asks once more, and the answer to that comes without a proof.
 ASKS_AGAIN: Final = frozenset({"refuse", "staleChallenge", "oldProof"})

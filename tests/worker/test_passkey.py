@@ -89,6 +89,7 @@ async def test_what_whatsapp_does_otherwise_than_usual_does_not_hinder_the_link(
     ("fault", "reason"),
     [
         ({"short_nonce": True}, "server_error"),
+        ({"garbage": True}, "server_error"),
         ({"unknown_child": True}, "server_error"),
         ({"drop": True}, "socket_closed"),
     ],

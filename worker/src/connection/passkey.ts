@@ -79,6 +79,16 @@ export const pairingKey = (shared: Uint8Array, deviceType: number, ref: string):
     }),
   )
 
+/** The phone's part of the ceremony; nothing if there is none, or if it cannot be decoded. */
+function readPrimary(node: BinaryNode): proto.IPrimaryEphemeralIdentity | undefined {
+  const bytes = getBinaryNodeChildBuffer(node, 'primary_ephemeral_identity')
+  try {
+    return bytes instanceof Uint8Array ? proto.PrimaryEphemeralIdentity.decode(bytes) : undefined
+  } catch {
+    return undefined
+  }
+}
+
 export class Passkey {
   readonly #sock: WASocket
   readonly #auth: Auth
@@ -161,13 +171,10 @@ export class Passkey {
   async continued(node: BinaryNode): Promise<void> {
     if (this.#stage === 'sending') this.#early = node
     if (this.#stage !== 'sent') return
-    const bytes = getBinaryNodeChildBuffer(node, 'primary_ephemeral_identity')
-    const primary = bytes instanceof Uint8Array ? proto.PrimaryEphemeralIdentity.decode(bytes) : undefined
+    const primary = readPrimary(node)
     if (primary?.publicKey?.length !== 32 || primary.nonce?.length !== 32) {
-      await this.#sock.sendNode({
-        tag: 'ack',
-        attrs: { class: 'notification', id: node.attrs.id ?? '', to: S_WHATSAPP_NET, error: PARSING_ERROR },
-      })
+      const attrs = { class: 'notification', id: node.attrs.id ?? '', to: S_WHATSAPP_NET, error: PARSING_ERROR }
+      await this.#sock.sendNode({ tag: 'ack', attrs }).catch(() => undefined)
       return this.#fail('server_error', 'restart')
     }
     try {

@@ -21,6 +21,8 @@ from wa_orchestrator.simulator.whatsapp.stanzas import pairing
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _HANDOFF_S, _CHALLENGE_S = 300, 600
+#: A field that is longer than what follows.
+_NO_PROTOBUF = b"\x0a\x7f\x00"
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTVWXYZ"
 
 
@@ -157,7 +159,8 @@ def _continue(state: ServerState, connection: Connection, made: Ceremony) -> Non
     nonce = made.nonce[:31] if fault.get("short_nonce") else made.nonce
     tag = "surprise" if fault.get("unknown_child") else "primary_ephemeral_identity"
     attrs = {"type": "crsc_continuation", "id": state.next_id(), "t": str(state.now)}
-    stanza = from_server("notification", attrs, [node(tag, content=protobuf.encode({1: made.key.public, 2: nonce}))])
+    part = _NO_PROTOBUF if fault.get("garbage") else protobuf.encode({1: made.key.public, 2: nonce})
+    stanza = from_server("notification", attrs, [node(tag, content=part)])
     if fault.get("foreign"):
         stanza.attrs["from"] = str(made.phone.address)
     connection.send(stanza)
