@@ -32,9 +32,13 @@ def test_a_code_has_its_remedy(code: str | int, failure: Failure, remedy: Remedy
     assert failure.remedy is remedy
 
 
-def test_an_unknown_code_is_not_retried_when_the_worker_says_that_it_is_no_use() -> None:
-    assert failure_of("whatever", retryable=False) is Failure.REFUSED
-    assert failure_of(479, retryable=False) is Failure.STALE_DEVICES
+@pytest.mark.parametrize("code", ["whatever", 479])
+def test_what_the_worker_says_is_no_use_is_not_retried(code: str | int) -> None:
+    assert failure_of(code, retryable=False) is Failure.REFUSED
+
+
+def test_a_code_whose_cure_is_the_servers_is_what_it_is_whatever_the_worker_says() -> None:
+    assert failure_of(503, retryable=False) is Failure.OVERLOADED
 
 
 def test_every_remedy_is_that_of_some_failure() -> None:

@@ -183,9 +183,18 @@ async def test_a_stale_lid_that_is_refused_is_looked_up_anew(rig: Rig) -> None:
     await _sent(rig, session, person)
     rig.world.whatsapp.reassign(person)
     await rig.world.whatsapp.fault("refuse_retired", phone=session.phone)
+    await rig.server.acked(await session.say(person, "hello"))
+    assert [entry["text"] for entry in rig.world.whatsapp.inbox(person)] == ["to a number", "hello"]
+
+
+async def test_a_message_that_stays_refused_with_fresh_names_is_given_up_after_one_more_try(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("ack_error", phone=session.phone, code=479)
     nack = await rig.server.nacked(await session.say(person, "hello"))
-    assert (nack["code"], nack["retryable"]) == ("WA_479", True)
-    await _sent(rig, session, person)
+    assert (nack["code"], nack["retryable"]) == ("WA_479", False)
+    refused = [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone]
+    assert [entry["code"] for entry in refused] == [479, 479]
 
 
 async def test_the_devices_of_a_person_are_asked_for_once(rig: Rig) -> None:
@@ -257,6 +266,7 @@ async def test_a_session_linked_again_knows_its_acquaintances_from_recent_histor
 
 async def test_a_note_to_self_is_addressed_like_any_other_message(rig: Rig) -> None:
     session = rig.session(SELF_MESSAGE_INTERVAL_MS="300", ENABLE_KEEP_ALIVE="true")
+    await rig.world.whatsapp.fault("strict_peer_pn", phone=session.phone)
     await session.link()
     await until(lambda: len(session.arrivals(to=session.phone)) > 0, "a note arrived")
     assert [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone] == []

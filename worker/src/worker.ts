@@ -197,7 +197,7 @@ function assemble(
     log,
     () => sender.busy,
     whatsappId => receiver.ignore(whatsappId),
-    () => addressing.self,
+    () => addressing.ownAddress,
     () => presence.beat(),
   )
   return { auth, replica, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { proto } from 'baileys'
 import { isWanted } from '../src/connection/socket.ts'
 import { Addressing, hasMoved, readPairing, readProperties } from '../src/messages/addressing.ts'
@@ -82,13 +82,23 @@ test('a history without its messages is the same otherwise', () => {
   assert.equal(withMessages(broken, 0), broken)
 })
 
-test('whoever has given a token long ago gets the one for a first contact', async () => {
+/** Undoes what addressing does to Baileys' decoding, which is one for all tests. */
+function leaveDecoding(t: TestContext): void {
+  const [decodeHistory, decodeAction] = [proto.HistorySync.decode, proto.SyncActionData.decode]
+  t.after(() => {
+    Object.assign(proto.HistorySync, { decode: decodeHistory })
+    Object.assign(proto.SyncActionData, { decode: decodeAction })
+  })
+}
+
+test('whoever has given a token long ago gets the one for a first contact', async t => {
+  leaveDecoding(t)
   const given = { token: Uint8Array.of(1), timestamp: '' }
   const auth = {
     creds: { firstContactSalt: Uint8Array.of(1, 2, 3) },
     keys: { get: async () => ({ '5@lid': given }) },
   }
-  const addressing = new Addressing(auth as never, { textsPerChat: 0 } as never, {} as never)
+  const addressing = new Addressing(auth as never, { textsPerChat: 0, came: () => undefined } as never, {} as never)
   const now = Math.floor(Date.now() / 1000)
   for (const [days, count] of [
     [0, 0],
@@ -98,4 +108,26 @@ test('whoever has given a token long ago gets the one for a first contact', asyn
     given.timestamp = String(now - days * 24 * 60 * 60)
     assert.equal((await addressing.firstContactToken({ jid: '5@lid', lid: '5@lid' })).length, count)
   }
+})
+
+test('a salt that WhatsApp has taken back makes no tokens, whatever an older history says', async t => {
+  leaveDecoding(t)
+  const auth = { creds: {}, keys: { get: async () => ({}) }, saveCreds: () => undefined }
+  const addressing = new Addressing(auth as never, { textsPerChat: 0, came: () => undefined } as never, {} as never)
+  const tokens = async () => (await addressing.firstContactToken({ jid: '5@lid', lid: '5@lid' })).length
+  const bytes = (number: number, value: Uint8Array) => {
+    const tag = number * 8 + 2
+    return Buffer.from([(tag & 127) + 128, tag >> 7, value.length, ...value])
+  }
+  const index = Buffer.from('["nct_salt_sync"]')
+  const action = (value: Uint8Array) =>
+    Buffer.concat([Buffer.from([10, index.length]), index, Buffer.from([18, value.length]), value])
+  proto.HistorySync.decode(Buffer.concat([Buffer.from([8, 0]), bytes(19, Uint8Array.of(7, 7))]))
+  assert.equal(await tokens(), 1)
+  proto.SyncActionData.decode(action(bytes(80, Uint8Array.of(10, 2, 9, 9))))
+  assert.equal(await tokens(), 1)
+  proto.SyncActionData.decode(action(Uint8Array.of(8, 1)))
+  assert.equal(await tokens(), 0)
+  proto.HistorySync.decode(Buffer.concat([Buffer.from([8, 0]), bytes(19, Uint8Array.of(7, 7))]))
+  assert.equal(await tokens(), 0)
 })

@@ -60,12 +60,12 @@ test('a temporary ban says when it ends, where WhatsApp does', () => {
   assert.equal('endsAt' in classify(boom(402, '', {}), 0), false)
 })
 
-test('463 is never retried, 479 and server errors are, other refusals are final', () => {
+test('463 is never retried, server errors are, other refusals are final', () => {
   const retryable = (code: string) => {
     const outcome = refusedByWhatsApp(code)
     return outcome.kind === 'failed' && outcome.nack.retryable
   }
-  assert.deepEqual(['463', '479', '500', '400', '487'].map(retryable), [false, true, true, false, false])
+  assert.deepEqual(['463', '479', '500', '400', '487'].map(retryable), [false, false, true, false, false])
 })
 
 test('an error while sending is retried under a code that says what failed', () => {
@@ -181,4 +181,14 @@ test('nothing that looks like a key, a phone or an object of the library reaches
   for (const secret of ['secret', 'hello', '972501234567', Buffer.alloc(32, 7).toString('base64')])
     assert.ok(!written.includes(secret), secret)
   assert.ok(written.includes('*4567'))
+})
+
+test('what was chosen in an interactive answer is its id, or the name of the list if there is none', () => {
+  const choice = (paramsJson: string) => {
+    const flow = { name: 'quick_reply', paramsJson }
+    const answer = read({ interactiveResponseMessage: { body: { text: 'Yes' }, nativeFlowResponseMessage: flow } })
+    return answer?.kind === 'button_answer' && answer.choice
+  }
+  const given = ['{"id":"yes-1"}', '{"id":7}', 'null', 'no JSON', '']
+  assert.deepEqual(given.map(choice), ['yes-1', 'quick_reply', 'quick_reply', 'quick_reply', 'quick_reply'])
 })

@@ -1,6 +1,7 @@
 // Keep-alive: pings to the server, and an occasional note to self for WhatsApp.
-import { generateMessageIDV2 } from 'baileys'
-import { describeError, type Log } from '../log.ts'
+import { generateMessageIDV2, generateWAMessage, type WASocket } from 'baileys'
+import { baileysLogger, describeError, type Log } from '../log.ts'
+import { type Address, otherName } from '../messages/addressing.ts'
 import type { Events } from '../server/events.ts'
 import type { Settings } from '../settings.ts'
 import type { Device } from './device.ts'
@@ -17,7 +18,7 @@ export class KeepAlive {
   readonly #log: Log
   readonly #isBusy: () => boolean
   readonly #beforeNote: (whatsappId: string) => void
-  readonly #self: () => string | undefined
+  readonly #self: () => Address | undefined
   readonly #onBeat: () => void
   readonly #timers: NodeJS.Timeout[] = []
   #pingDueAt = 0
@@ -30,7 +31,7 @@ export class KeepAlive {
     log: Log,
     isBusy: () => boolean,
     beforeNote: (whatsappId: string) => void,
-    self: () => string | undefined,
+    self: () => Address | undefined,
     onBeat: () => void,
   ) {
     this.#settings = settings
@@ -74,10 +75,24 @@ export class KeepAlive {
     const sock = this.#device.openSocket
     const me = this.#self()
     if (!sock || !me || this.#isBusy()) return
-    const messageId = generateMessageIDV2(me)
+    this.#write(sock, me).catch(error => this.#log.warn('self_message.not_sent', { error: describeError(error) }))
+  }
+
+  /** As any other message, because `sendMessage` of Baileys adds no other name. */
+  async #write(sock: WASocket, me: Address): Promise<void> {
+    const messageId = generateMessageIDV2(me.jid)
     this.#beforeNote(messageId)
-    sock
-      .sendMessage(me, { text: NOTE }, { messageId, ephemeralExpiration: NOTE_LIFE_S })
-      .catch(error => this.#log.warn('self_message.not_sent', { error: describeError(error) }))
+    const { message } = await generateWAMessage(
+      me.jid,
+      { text: NOTE, linkPreview: null },
+      {
+        logger: baileysLogger(this.#log),
+        userJid: me.jid,
+        upload: sock.waUploadToServer,
+        messageId,
+        ephemeralExpiration: NOTE_LIFE_S,
+      },
+    )
+    await sock.relayMessage(me.jid, message ?? {}, { messageId, additionalAttributes: otherName(me) })
   }
 }

@@ -38,6 +38,10 @@ const MOST_WRITERS = 1_000
 /** Where a message goes: the name on the wire, and both names of a person where they are known. */
 export type Address = { jid: string; phone?: string; lid?: string }
 
+/** Of a person addressed by LID WhatsApp wants the number beside it. */
+export const otherName = ({ jid, phone }: Address): Record<string, string> =>
+  isLidUser(jid) && phone ? { peer_recipient_pn: phone } : {}
+
 type OwnCreds = AuthenticationCreds & { movedToLids?: boolean; firstContactSalt?: Uint8Array }
 
 const isOn = (value: string | undefined): boolean => value === '1' || value === 'true'
@@ -92,8 +96,9 @@ export class Addressing {
       moved: () => this.moved('history'),
       history: { textsPerChat: linkHistory.textsPerChat, came: history => linkHistory.came(history) },
       salt: (salt, isNews) => {
+        // Taken back it is empty, and what the history says of it is older.
         if (this.#creds.firstContactSalt && !isNews) return
-        this.#creds.firstContactSalt = salt
+        this.#creds.firstContactSalt = salt ?? new Uint8Array()
         this.#auth.saveCreds()
       },
     })
@@ -109,8 +114,14 @@ export class Addressing {
 
   /** Our own account, as a chat. */
   get self(): string | undefined {
+    return this.ownAddress?.jid
+  }
+
+  get ownAddress(): Address | undefined {
     const me = this.#creds.me
-    return me && jidNormalizedUser(this.byLid ? me.lid : me.id)
+    if (!me) return undefined
+    const phone = jidNormalizedUser(me.id)
+    return { jid: this.byLid ? jidNormalizedUser(me.lid) : phone, phone }
   }
 
   attach(sock: WASocket): void {
@@ -197,7 +208,7 @@ export class Addressing {
   async firstContactToken(address: Address): Promise<BinaryNode[]> {
     const salt = this.#creds.firstContactSalt
     const isOff = this.properties.has(FIRST_CONTACT_TOKENS) && !isOn(this.properties.get(FIRST_CONTACT_TOKENS))
-    if (!salt || !address.lid || isOff || address.jid === this.self) return []
+    if (!salt?.length || !address.lid || isOff || address.jid === this.self) return []
     const given = (await this.#auth.keys.get('tctoken', [address.lid]))[address.lid]
     // Baileys drops one that has expired when it sends, so there is none then either.
     return given?.token?.length && isValid(given.timestamp) ? [] : [makeToken(salt, address.lid)]

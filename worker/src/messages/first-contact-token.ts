@@ -88,8 +88,8 @@ export const makeToken = (salt: Uint8Array, lid: string): BinaryNode => ({
 })
 
 type Heard = {
-  /** `isNews` is false for the history, which only fills in what app state has not said. */
-  salt: (salt: Uint8Array, isNews: boolean) => void
+  /** `isNews` is false for the history, which only fills in what app state has not said. Without a salt it is taken back. */
+  salt: (salt: Uint8Array | undefined, isNews: boolean) => void
   /** The history says that the account's chats have moved to LIDs. */
   moved: () => void
   /** A part of the history; of each chat so many messages. */
@@ -117,7 +117,7 @@ export function listenToDecoding(heard: Heard): void {
       const value = fieldOf(bytes, 2)
       const inner = value && fieldOf(value, SALT_ACTION)
       const salt = inner && fieldOf(inner, 1)
-      if (salt?.length) heard.salt(Uint8Array.from(salt), true)
+      heard.salt(salt?.length ? Uint8Array.from(salt) : undefined, true)
     }
     return action
   }

@@ -220,6 +220,16 @@ function textOf(content: Optional<Message>): string | undefined {
   return clip(content?.conversation ?? content?.extendedTextMessage?.text ?? caption, LONGEST_TEXT)
 }
 
+/** The id of what was chosen, in the parameters of an answer; the flow's name says only what kind of list it was. */
+function chosenIn(parameters: Optional<string>): string | undefined {
+  try {
+    const { id } = JSON.parse((parameters ?? '').slice(0, LONGEST_TEXT)) as { id?: unknown }
+    return typeof id === 'string' ? id : undefined
+  } catch {
+    return undefined
+  }
+}
+
 function answerOf(content: Message): Content | undefined {
   const { buttonsResponseMessage, templateButtonReplyMessage, listResponseMessage, interactiveResponseMessage } =
     content
@@ -242,12 +252,10 @@ function answerOf(content: Message): Content | undefined {
     )
   if (listResponseMessage)
     return answer('list_answer', listResponseMessage.title, listResponseMessage.singleSelectReply?.selectedRowId)
-  if (interactiveResponseMessage)
-    return answer(
-      'button_answer',
-      interactiveResponseMessage.body?.text,
-      interactiveResponseMessage.nativeFlowResponseMessage?.name,
-    )
+  if (interactiveResponseMessage) {
+    const { body, nativeFlowResponseMessage: flow } = interactiveResponseMessage
+    return answer('button_answer', body?.text, chosenIn(flow?.paramsJson) ?? flow?.name)
+  }
   return undefined
 }
 

@@ -17,7 +17,7 @@ import { within } from '../connection/timing.ts'
 import { baileysLogger, type Log } from '../log.ts'
 import type { Command } from '../server/outbox.ts'
 import type { Messages } from '../store/message-store.ts'
-import type { Address, Addressing } from './addressing.ts'
+import { type Address, type Addressing, otherName } from './addressing.ts'
 import { uploadOf } from './media-upload.ts'
 import type { Proofs } from './message-acks.ts'
 
@@ -189,17 +189,16 @@ export class Acts {
   /** Writes it and waits for WhatsApp's ack. It is remembered first: a phone that cannot decrypt it asks for it again at once. */
   async #relay(
     sock: WASocket,
-    { jid, phone }: Address,
+    address: Address,
     id: string,
     message: NonNullable<Parameters<WASocket['relayMessage']>[1]>,
     edit?: string,
   ): Promise<object> {
     const { proofs, messages, ignoreReceipts, ackTimeoutMs } = this.#parts
+    const { jid } = address
     messages.remember({ key: { remoteJid: jid, fromMe: true, id }, message })
     ignoreReceipts(id)
-    const additionalAttributes: Record<string, string> = {}
-    if (edit) additionalAttributes.edit = edit
-    if (isLidUser(jid) && phone) additionalAttributes.peer_recipient_pn = phone
+    const additionalAttributes = { ...(edit ? { edit } : {}), ...otherName(address) }
     const { proof, cancel } = proofs.expect(id)
     try {
       await sock.relayMessage(jid, message, { messageId: id, additionalAttributes })

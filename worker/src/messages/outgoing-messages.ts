@@ -1,5 +1,5 @@
 // Sends claimed messages one at a time; acks only after WhatsApp's own ack.
-import { type BinaryNode, generateWAMessage, isLidUser, jidDecode, jidNormalizedUser, type WASocket } from 'baileys'
+import { type BinaryNode, generateWAMessage, jidDecode, jidNormalizedUser, type WASocket } from 'baileys'
 import type { Device } from '../connection/device.ts'
 import type { Presence } from '../connection/presence.ts'
 import { backoffMs, sleep, within } from '../connection/timing.ts'
@@ -10,7 +10,7 @@ import type { Claimed, Command, Outbox } from '../server/outbox.ts'
 import type { Settings } from '../settings.ts'
 import { Bounded } from '../store/bounded-cache.ts'
 import type { Messages } from '../store/message-store.ts'
-import type { Address, Addressing } from './addressing.ts'
+import { type Address, type Addressing, otherName } from './addressing.ts'
 import { type Prepared, prepare } from './content.ts'
 import { uploadOf } from './media-upload.ts'
 import type { Proof, Proofs } from './message-acks.ts'
@@ -197,14 +197,21 @@ export class Sender {
     await sleep(ms, this.#stopping.signal)
   }
 
-  /** Sends the message, and once more under the person's other name if WhatsApp did not take the first. */
+  /** Sends the message, and once more if WhatsApp did not take the first for how it named the person. */
   async #write(sock: WASocket, address: Address, message: Claimed, prepared: Prepared): Promise<Outcome> {
     const answer = await this.#exchange(sock, address, message, prepared)
     if (answer.kind !== 'refused') return answer
-    const other = await this.#parts.addressing.other(sock, address, answer.code)
-    if (!other) return this.#judge(answer.code, address)
+    const other = await this.#otherAddress(sock, address, answer.code)
+    if (!other) return this.#judge(answer.code)
     const second = await this.#exchange(sock, other, message, prepared)
-    return second.kind === 'refused' ? this.#judge(second.code, other) : second
+    return second.kind === 'refused' ? this.#judge(second.code) : second
+  }
+
+  /** After 479 the person is looked up anew, because what was known of them is forgotten; after others the other name is tried. */
+  async #otherAddress(sock: WASocket, address: Address, code: string): Promise<Address | undefined> {
+    const { addressing } = this.#parts
+    if (code !== '479') return addressing.other(sock, address, code)
+    return addressing.resolve(sock, address.phone ?? address.jid).catch(() => undefined)
   }
 
   /** Writes the message and waits for proof that WhatsApp has it. */
@@ -257,7 +264,7 @@ export class Sender {
   ): Promise<Outcome | undefined> {
     const { messages, addressing, log } = this.#parts
     const { messageId, whatsappId } = message
-    const { jid, phone } = address
+    const { jid } = address
     try {
       const { content, jids } = await mentionPeople(sock, addressing, message.mentions ?? [], prepared.content)
       const composed = await generateWAMessage(jid, content, {
@@ -268,13 +275,10 @@ export class Sender {
       })
       addContext(composed.message, message, jids, address, { self: addressing.self, messages })
       messages.remember(composed)
-      // Of a person addressed by LID WhatsApp wants the number beside it.
-      const additionalAttributes: Record<string, string> = {}
-      if (isLidUser(jid) && phone) additionalAttributes.peer_recipient_pn = phone
       const additionalNodes = [...(await addressing.firstContactToken(address)), ...metaNodes(message.kind)]
       await sock.relayMessage(jid, composed.message ?? {}, {
         messageId: whatsappId,
-        additionalAttributes,
+        additionalAttributes: otherName(address),
         additionalNodes,
       })
       log.info('message.written', { message: messageId })
@@ -317,9 +321,8 @@ export class Sender {
     })
   }
 
-  async #judge(code: string, { jid }: Address): Promise<Outcome> {
+  async #judge(code: string): Promise<Outcome> {
     if (code === '404') this.#chats.clear()
-    if (code === '479') this.#parts.device.forgetDevices(jid)
     const isLocked = (code === '463' || code === '475') && (await this.#parts.isLocked())
     return refusedByWhatsApp(code, isLocked)
   }

@@ -15,7 +15,7 @@ export const failed = (code: string, error: string, retryable: 'retry' | 'give u
 })
 
 /** Codes that another attempt with the same id may cure. */
-const CURABLE = new Set(['421', '429', '479', '496'])
+const CURABLE = new Set(['421', '429', '496'])
 
 /**
  * An error in WhatsApp's ack. 463 must never be repeated: each try counts as another reach-out. It stands for a lock of the

@@ -108,9 +108,12 @@ _BY_NUMBER: Mapping[str, Failure] = {
 def failure_of(code: str | int, *, retryable: bool = True) -> Failure:
     """Return the failure that a worker reported by name or by WhatsApp's number.
 
-    An unknown code is retried, unless the worker says that it is not retryable.
+    An unknown code is retried, unless the worker says that it is not retryable: of stale devices, that it has asked for
+    them anew already.
     """
     word = str(code).strip().upper()
     if word in Failure.__members__:
         return Failure[word]
-    return _BY_NUMBER.get(word, F.UNKNOWN if retryable else F.REFUSED)
+    failure = _BY_NUMBER.get(word, F.UNKNOWN)
+    is_final = not retryable and failure in {F.UNKNOWN, F.STALE_DEVICES}
+    return F.REFUSED if is_final else failure
