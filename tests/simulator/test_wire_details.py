@@ -4,7 +4,9 @@ import hashlib
 import zlib
 from base64 import b64encode
 
-from tests.simulator.wireclient import WireClient, World
+import pytest
+
+from tests.simulator.wireclient import WireClient, World, name_in
 from wa_orchestrator.simulator.protocol import binary_xml, signal
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
@@ -15,6 +17,7 @@ from wa_orchestrator.simulator.whatsapp.stanzas import trust_tokens
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 DANA, NOA = "972501111111", "972502222222"
+LID, NUMBER = "lid", "s.whatsapp.net"
 
 
 def test_a_previous_counter_of_four_thousand_millions_is_survived() -> None:
@@ -88,6 +91,25 @@ async def test_a_token_of_acquaintance_on_a_message_to_the_own_phone_is_refused(
     attrs = {"id": "3EB0PEER", "to": f"{DANA}@s.whatsapp.net", "category": "peer", "type": "protocol"}
     await client.send(node("message", attrs, [node("enc", {"v": "2", "type": "msg"}, b"x"), node("tctoken", {}, b"t")]))
     assert (await client.until("ack", id="3EB0PEER")).attr("error") == "479"
+
+
+async def test_a_token_that_a_device_gives_reaches_the_other_persons_devices_each_under_its_name(world: World) -> None:
+    dana, noa = await world.online(DANA), await world.online(NOA)
+    given = node("token", {"jid": f"{NOA}@s.whatsapp.net", "t": 1, "type": "trusted_contact"})
+    await dana.ask("privacy", "set", node("tokens", content=[given]))
+    came = await noa.until("notification", type="privacy_token")
+    assert came.attr("from") == f"{DANA}@s.whatsapp.net"
+    assert came.require("tokens").require("token").attr("jid") == f"{NOA}:1@s.whatsapp.net"
+
+
+@pytest.mark.parametrize(("migrated", "name", "other"), [(False, NUMBER, LID), (True, LID, NUMBER)])
+async def test_a_call_names_the_caller_by_both_names(world: World, migrated: bool, name: str, other: str) -> None:
+    world.whatsapp.describe_account(DANA, migrated=migrated)
+    dana = await world.online(DANA)
+    await world.whatsapp.call(NOA, DANA)
+    offer = (await dana.until("call")).require("offer")
+    assert offer.attr("call-creator") == name_in(name, NOA)
+    assert offer.attr("caller_pn" if migrated else "caller_lid") == name_in(other, NOA)
 
 
 async def test_blocked_people_are_listed_by_their_lids(world: World) -> None:

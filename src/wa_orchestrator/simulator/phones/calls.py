@@ -1,5 +1,6 @@
 """Calls of people: offered, taken, ended, rejected by a linked device. Sound is not simulated."""
 
+from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
@@ -39,7 +40,8 @@ def _signal(state: ServerState, phone: Phone, to: str, inner: Node, but: Device 
     callee = state.accounts.phone(to)
     caller = str(phone.address_in(callee.space))
     inner.attrs["call-creator"] = caller
-    if callee.migrated and not phone.hides_number:
-        inner.attrs["caller_pn"] = str(phone.address)
+    if not phone.hides_number:
+        other = "caller_pn" if callee.migrated else "caller_lid"
+        inner.attrs[other] = str(phone.address_in(jid.other_space(callee.space)))
     for device in (one for one in callee.devices.values() if one is not but):
         state.deliver(device, Node("call", {"from": caller, "id": state.next_id(), "t": str(state.now)}, [inner]))

@@ -16,6 +16,7 @@ from wa_orchestrator.simulator.whatsapp.stanzas import (
     passkeys,
     prekeys,
     properties,
+    trust_tokens,
     usync,
 )
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
@@ -149,6 +150,12 @@ def _privacy(_state: ServerState, _connection: Connection, _stanza: Node) -> lis
     return [node("privacy", content=categories)]
 
 
+def _give_tokens(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    if connection.phone:
+        trust_tokens.take_in(state, state.accounts.phone(connection.phone), stanza)
+    return []
+
+
 _ANSWERS: dict[tuple[str, str], Answer] = {
     ("encrypt", "get"): prekeys.handle_get,
     ("encrypt", "set"): prekeys.handle_set,
@@ -159,6 +166,7 @@ _ANSWERS: dict[tuple[str, str], Answer] = {
     ("w:mex", "get"): lambda state, connection, stanza: graphql.answer(state, connection.phone, stanza),
     ("w:sync:app:state", "set"): _app_state,
     ("privacy", "get"): _privacy,
+    ("privacy", "set"): _give_tokens,
     ("w:profile:picture", "get"): _picture,
     ("abt", "get"): lambda state, connection, stanza: properties.answer(state, connection.phone, stanza),
     ("blocklist", "set"): _block,

@@ -19,9 +19,19 @@ def hand_over(state: ServerState, giver: Phone, holder: Phone) -> None:
     names = {"from": str(giver.address_in(holder.space)), "sender_lid": str(giver.address_in(jid.LID))}
     for device in holder.devices.values():
         attrs = {**names, "type": "privacy_token", "id": state.next_id(), "t": str(state.now)}
-        given = {"jid": str(device.account(jid.SERVER)), "t": str(state.now), "type": "trusted_contact"}
+        given = {"jid": str(device.address(holder.space)), "t": str(state.now), "type": "trusted_contact"}
         token = node("token", given, token_of(giver, holder))
         state.deliver(device, Node("notification", attrs, [node("tokens", content=[token])]))
+
+
+def take_in(state: ServerState, giver: Phone, stanza: Node) -> None:
+    """Hand over the tokens that a linked device gives to people it writes to."""
+    given = stanza.child("tokens")
+    for token in given.children("token") if given else []:
+        address = jid.parse(token.attr("jid"))
+        holder = state.accounts.find(address) if address else None
+        if holder and token.attr("type") == "trusted_contact":
+            hand_over(state, giver, holder)
 
 
 def _week(at: float) -> int:
