@@ -43,12 +43,17 @@ def ended(note: str, answer: str | None = None) -> dict[str, Any]:
     return reproduction.scenario({"timeline": [{"status": "sending", "note": ""}, end]})
 
 
-@pytest.mark.parametrize("code", [404, 406, 420, 421, 479, 487, 496, 552])
+@pytest.mark.parametrize("code", [404, 406, 420, 421, 487, 496, 552])
 def test_an_error_that_has_no_name_here_is_replayed_with_its_own_code(code: int) -> None:
     for note in ("UNKNOWN", "REFUSED"):
         made = ended(note, f"WA_{code}")
         assert made["attempts"][0]["faults"] == [{"kind": "ack_error", "code": code, "times": 1}]
         assert made["notReplayed"] == []
+
+
+def test_what_a_worker_tries_under_two_names_is_refused_twice() -> None:
+    for note, answer, code in (("REFUSED", "WA_479", 479), ("ADDRESSING", "ADDRESSING", 400)):
+        assert ended(note, answer)["attempts"][0]["faults"] == [{"kind": "ack_error", "code": code, "times": 2}]
 
 
 @pytest.mark.parametrize(

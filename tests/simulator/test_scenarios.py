@@ -44,3 +44,11 @@ async def test_a_connection_that_was_lost_is_lost_again(world: World) -> None:
     assert world.whatsapp.arrivals() == []
     await client.come_online()
     assert await answer(client, NOA, "3EB0PLAYED") == ""
+
+
+async def test_an_attempt_that_was_refused_under_both_names_is_refused_twice(world: World) -> None:
+    client = await world.online(DANA)
+    world.whatsapp.play(DANA, NOA, recorded([("sending", ""), ("failed", "STALE_DEVICES"), ("sending", "")]))
+    assert await answer(client, NOA, "3EB0PLAYED") == "479"
+    assert await answer(client, NOA, "3EB0PLAYED") == "479", "once more within the attempt"
+    assert await answer(client, NOA, "3EB0PLAYED") == ""

@@ -13,8 +13,12 @@ _DROP: Final[Mapping[str, Any]] = {"kind": "drop"}
 _NO_ACK: Final[Mapping[str, Any]] = {"kind": "ack_delay", "seconds": 600}
 
 
+#: After these the worker sends once more within the attempt, so whoever was given up was refused twice.
+_TRIED_TWICE: Final = frozenset({400, 479})
+
+
 def _error(code: int) -> dict[str, Any]:
-    return {"kind": _ACK_ERROR, "code": code, "times": 1}
+    return {"kind": _ACK_ERROR, "code": code, "times": 2 if code in _TRIED_TWICE else 1}
 
 
 #: The fault that makes a simulated WhatsApp do what the real one did, by the code that the worker reported.

@@ -64,9 +64,9 @@ def _chat(state: ServerState, phone: Phone, other: Phone) -> protobuf.Layout:
     given = other.trusted.get(phone.number)
     token: protobuf.Layout = {} if given is None else {21: trust_tokens.token_of(other, phone), 22: int(given)}
     issued = phone.trusted.get(other.number)
-    ours: protobuf.Layout = {} if issued is None else {28: int(issued)}
+    issuance: protobuf.Layout = {} if issued is None else {28: int(issued)}
     names: protobuf.Layout = {} if other.hides_number else {39: str(other.address)}
-    return {1: name, 2: texts, 6: 0, 12: told[0][3], **token, **ours, **names, 42: str(other.address_in(jid.LID))}
+    return {1: name, 2: texts, 6: 0, 12: told[0][3], **token, **issuance, **names, 42: str(other.address_in(jid.LID))}
 
 
 def _past_text(chat: str, message_id: str, text: str, own: int, at: int) -> protobuf.Layout:
