@@ -66,7 +66,7 @@ def show(run: Invocation, message_id: MessageId) -> None:
     def show_all() -> None:
         tables.fields(_FIELDS, values)
         tables.line("")
-        tables.table({"when": "at", "status": "status", "note": "note"}, message["timeline"])
+        tables.table({"when": "at", "status": "status", "note": "note", "answer": "answer"}, message["timeline"])
 
     run.output(message, show_all)
 
