@@ -22,7 +22,7 @@ async def test_a_number_without_whatsapp_is_refused_before_anything_is_sent(rig:
 
 @pytest.mark.parametrize(
     ("code", "word", "retryable"),
-    [(463, "NO_TRUST_TOKEN", False), (475, "NEW_CHAT_CAP", False), (479, "WA_479", True), (400, "ADDRESSING", False)],
+    [(463, "NO_TRUST_TOKEN", False), (475, "NEW_CHAT_CAP", False), (479, "WA_479", False), (400, "ADDRESSING", False)],
 )
 async def test_a_refusal_by_whatsapp_has_a_stable_code(
     rig: Rig, linked: Session, code: int, word: str, retryable: bool
