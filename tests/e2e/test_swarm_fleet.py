@@ -41,6 +41,8 @@ _LINKED_AT_ONCE = 3
 #: Accepted messages of a session that have not arrived yet: it always has something to send.
 _AHEAD = 2
 _LOOK_S = 0.25
+#: A drain moves two sessions at a time, and each takes half a minute where everything shares two busy cores.
+_BACK_AT_LAST_S = 1200
 _RECIPIENT = "972522200001"
 _HAD = {"sent", "delivered", "read"}
 
@@ -122,7 +124,7 @@ class SwarmProduct(Product):
                 each["status"] == "connected" and each["worker"]["node"] not in without for each in fleet
             )
 
-        await until(all_back, "every session is back", 600)
+        await until(all_back, "every session is back", _BACK_AT_LAST_S)
         return time.monotonic() - begun
 
 

@@ -44,7 +44,7 @@ class StartQueue:
         self._dice = dice
         self._turn = asyncio.Lock()
         self.at_once = STARTS_AT_ONCE if isinstance(pool.runner, PlacingRunner) else 1
-        """So many loops may step."""
+        """So many loops may step; together they look as often as one."""
 
     async def step(self) -> float:
         """Start the next session that is due. Return the seconds until the next look.
@@ -90,7 +90,7 @@ class StartQueue:
             await turn.aclose()
 
         if not await self._pool.start(session_id, begun=restart_begun if kind is StartKind.RESTART else None):
-            return _NOT_STARTED_S
+            return _NOT_STARTED_S * self.at_once
         if kind is StartKind.LINK:
             await control_plane.record_link_start(scripts, now)
         return 0
