@@ -279,6 +279,14 @@ async def test_whoever_was_written_to_by_a_session_may_write_back(rig: Rig) -> N
     await _sent(rig, other, session.phone)
 
 
+@pytest.mark.parametrize("account", ["migrated", "not migrated"])
+async def test_a_number_that_whatsapp_has_in_another_form_is_written_to_in_that_form(rig: Rig, account: str) -> None:
+    session, person, asked = await _session(rig, account), new_phone(), new_phone()
+    rig.world.whatsapp.also_known_as(person, asked)
+    await _sent(rig, session, asked)
+    assert [entry["text"] for entry in rig.world.whatsapp.inbox(person)] == ["to a number"]
+
+
 async def test_a_note_to_self_is_addressed_like_any_other_message(rig: Rig) -> None:
     session = rig.session(SELF_MESSAGE_INTERVAL_MS="300", ENABLE_KEEP_ALIVE="true")
     await rig.world.whatsapp.fault("strict_peer_pn", phone=session.phone)

@@ -166,6 +166,8 @@ class Accounts:
         self._migrated = migrated
         self._phones: dict[str, Phone] = {}
         self._absent: set[str] = set()
+        #: other forms of a number, with or without Brazil's ninth digit for example → the form that is registered
+        self.other_forms: dict[str, str] = {}
         #: LIDs of numbers that changed hands: the new one → number, and those that nobody has any more
         self._reassigned: dict[str, str] = {}
         self.retired_lids: set[str] = set()

@@ -254,6 +254,11 @@ class WhatsApp:
         account.hides_number = account.hides_number if hides_number is None else hides_number
         self._changed(phone)
 
+    def also_known_as(self, phone: str, other_form: str) -> None:
+        """Have a number looked up in another form, too; nobody is registered under that."""
+        self._state.accounts.other_forms[other_form] = phone
+        self._state.accounts.unregister(other_form)
+
     def set_picture(self, phone: str, url: str) -> None:
         """Give an account a picture, by its address."""
         self._state.accounts.phone(phone).picture = url

@@ -61,10 +61,11 @@ def _is_hidden(state: ServerState, asker: Phone, phone: Phone) -> bool:
 
 
 def _by_number(state: ServerState, asked: str, wanted: dict[str, Node]) -> Node:
-    """Answer for a number, `+972…` or `+972…@c.us`; the answer repeats the number as it was asked."""
+    """Answer for a number, `+972…` or `+972…@c.us`; the answer repeats it as asked, beside the registered form."""
     number, _, server = asked.partition("@")
     known = server in ("", jid.LEGACY_SERVER, jid.SERVER)
-    address = Jid(number.lstrip("+"), jid.SERVER)
+    digits = number.lstrip("+")
+    address = Jid(state.accounts.other_forms.get(digits, digits), jid.SERVER)
     phone = state.accounts.find(address) if known else None
     found = node("contact", {"type": "in" if phone else "out"}, asked)
     if phone is None:
