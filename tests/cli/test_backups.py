@@ -25,10 +25,12 @@ def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Runni
     with_credentials(server)
     made = wa("backup")
     assert (made.code, made.err) == (0, "")
-    assert re.fullmatch(r"backup_\S+ was made and verified: \d+ sessions\.\n", made.out)
+    assert re.fullmatch(r"backup_\S+ was made and verified: \d+ sessions?\.\n", made.out)
     (newest, *_) = wa("backups", "--json").json["backups"]
     assert set(newest["sessions"]) >= set(IDS)
-    assert newest["id"] in wa("backups").out
+    listed = wa("backups").out
+    assert newest["id"] in listed
+    assert re.search("no +$", listed, re.MULTILINE)  # not encrypted; of copies nothing is said, where none are set up
 
     unasked = wa("restore", newest["id"])
     assert unasked.code == 2
@@ -38,7 +40,10 @@ def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Runni
     restored = wa("restore", newest["id"], "--session", "bk2", "--yes")
     assert restored.code == 0, restored.err
     assert "= 1 restart with the link of the backup" in restored.err
-    assert f"{newest['id']} is restored; 1 sessions start." in restored.out
+    assert restored.out.splitlines() == [
+        f"{newest['id']} is restored: 1 session came back.",
+        "bk2: RESTORED. It came back with the link of the backup.",
+    ]
     assert credentials.is_file()
 
 
@@ -47,14 +52,14 @@ def test_at_a_terminal_a_bar_counts_sessions_and_a_restore_asks_first(server: Ru
     code, shown = at_a_terminal(server.data_dir, "backup")
     assert code == 0, shown
     assert "━" in shown  # the bar
-    backup_id = re.findall(r"(backup_\S+) was made and verified: \d+ sessions\.", shown)[-1]
+    backup_id = re.findall(r"(backup_\S+) was made and verified: \d+ sessions?\.", shown)[-1]
     code, shown = at_a_terminal(server.data_dir, "restore", backup_id, "--session", "bk1", typed="n\n")
     assert code != 0
-    assert f"Restore 1 sessions from {backup_id}?" in shown
+    assert f"Restore 1 session from {backup_id}?" in shown
     code, shown = at_a_terminal(server.data_dir, "restore", backup_id, "--session", "bk1", typed="y\n")
     assert code == 0, shown
     assert "━" in shown
-    assert f"{backup_id} is restored; 1 sessions start." in shown
+    assert f"{backup_id} is restored: 1 session came back." in shown
 
 
 def test_the_end_of_a_restore_tells_what_became_of_messages() -> None:
@@ -76,9 +81,10 @@ def test_a_restore_in_part_names_each_session_that_did_not_come_back_and_is_a_fa
     told = wa("restore", newest["id"], "--session", "bk4", "--session", "bk3", "--yes")
     assert told.code == 1, told.out
     assert "− 1 do not come back: their phones have as many sessions as they may" in told.err
-    said, line = told.out.splitlines()
+    said, line, other = told.out.splitlines()
     assert said == f"{newest['id']} is restored in part: 1 of 2 sessions came back as they were."
     assert line.startswith("bk4: PHONE_FULL. It did not come back")
+    assert other.startswith("bk3: RESTORED.")
     ended = wa("backups", "--json").json["latest"][0]
     assert not ended["complete"]
     assert {each["sessionId"]: each["outcome"] for each in ended["outcomes"]} == {
@@ -109,5 +115,6 @@ def test_jobs_are_listed_and_one_is_run(wa: Run) -> None:
     told = wa("jobs").out
     assert "daily at 03:00" in told
     assert "No session has logged in yet." in told or "Newest WhatsApp version that worked" in told
+    assert re.search(r"^proxy_checks .* \d{4}-\d\d-\d\d \d\d:\d\d:\d\d +ok", told, re.MULTILINE), told  # when it ran
     assert "trash starts now" in wa("jobs", "run", "trash").out
     assert wa("jobs", "run", "nothing").code == 1

@@ -334,3 +334,34 @@ def test_the_version_and_the_completion_of_a_shell_are_printed(bare: Run, monkey
     assert bare("--version").out == bare("version").out
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     assert "wa-orchestrator" in bare("--show-completion", "bash").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sessions", "show"),
+        ("export", "nonsense"),
+        ("status", "--nonsense"),
+        ("keys", "create", "x", "--days", "0"),
+        ("x",),
+    ],
+)
+def test_wrong_usage_is_one_object_for_scripts_and_a_frame_for_people(bare: Run, arguments: tuple[str, ...]) -> None:
+    said = bare(*arguments, "--json")
+    assert (said.code, said.out) == (2, "")
+    error = json.loads(said.err)["error"]
+    assert error["code"] == "USAGE"
+    assert error["message"]
+    shown = bare(*arguments)
+    assert shown.code == 2
+    assert "Usage: " in shown.err
+    assert "╭─ Error" in shown.err
+
+
+def test_lists_and_answers_are_words_and_no_python(wa: Run, server: Running) -> None:
+    server.linked("worded", "972501110077")
+    assert wa("sessions", "change", "worded", "--tag", "vip", "--tag", "north").code == 0
+    shown = wa("sessions", "show", "worded").out + wa("sessions", "list", "--tag", "north").out
+    assert shown.count("vip, north") == 2
+    assert "[" not in wa("sessions").out + wa("proxies").out
+    assert wa("version", "--json").json == {"version": wa("version").out.strip()}

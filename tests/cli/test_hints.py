@@ -1,10 +1,15 @@
 """The command line says commands and options where the server says routes and fields."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+import wa_orchestrator
 from tests.cli.conftest import Run, Running
+from wa_orchestrator.cli.main import app
 from wa_orchestrator.cli.terminal.hints import terminal_message
 
 
@@ -19,6 +24,10 @@ from wa_orchestrator.cli.terminal.hints import terminal_message
         (("proxies", "remove", "p_0000000000"), "`wa-orchestrator proxies list` lists them"),
         (("messages", "show", "m_000000000000000000"), "`wa-orchestrator messages list` lists the newest"),
         (("sessions", "add"), "`wa-orchestrator proxies add URL` adds one"),
+        (("jobs", "run", "nothing"), "`wa-orchestrator jobs list` lists them"),
+        (("restore", "nothing", "--yes"), "`wa-orchestrator backups` lists them"),
+        (("holds", "lift", "nothing"), "`wa-orchestrator holds list` lists them"),
+        (("campaign", "show", "c_0123456789abcdef01"), "`wa-orchestrator campaign list` lists them"),
     ],
 )
 def test_what_the_server_refuses_is_told_with_a_command_and_no_route(
@@ -28,6 +37,24 @@ def test_what_the_server_refuses_is_told_with_a_command_and_no_route(
     assert said.code == 1
     assert says in said.err
     assert re.search(r"\b(GET|POST|PUT|DELETE)\b|/api/", said.err) is None
+
+
+def test_every_route_that_a_refusal_names_is_a_command_at_the_terminal() -> None:
+    source = Path(wa_orchestrator.__file__).parent
+    text = "".join(path.read_text() for path in source.rglob("*.py") if "cli" not in path.parts)
+    named = set(re.findall(r"GET (/api/[^ `\"]+) (?:lists|shows|says)", text))
+    assert len(named) > 15
+    for route in named:
+        said = terminal_message("X", f"GET {re.sub('{.*?}', 'x-1', route)} lists them.", {})
+        command = re.fullmatch(r"`wa-orchestrator ([a-z -]+?)(?: x-1)?` lists them\.", said)
+        assert command, said
+        found: Any = typer.main.get_command(app)
+        for word in command[1].split():
+            found = found.commands[word]
+
+
+def test_a_route_without_a_command_stays() -> None:
+    assert terminal_message("X", "See GET /api/v1/nothing.", {}) == "See GET /api/v1/nothing."
 
 
 def test_a_wrong_key_is_told_with_where_to_find_the_right_one(bare: Run, server: Running) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.exceptions import TyperException
 
 from wa_orchestrator.cli.fleet import events, fleet_status, inventory, proxies, session_import, sessions
 from wa_orchestrator.cli.messages import (
@@ -298,15 +299,21 @@ def prepare_parts(
 
 
 @app.command(rich_help_panel=CONFIGURE)
-def version() -> None:
+def version(*, as_json: Json = False) -> None:
     """Print the version."""
-    typer.echo(installed_version("wa-orchestrator"))
+    installed = installed_version("wa-orchestrator")
+    typer.echo(json.dumps({"version": installed}) if as_json else installed)
 
 
 def main() -> None:
     """Run the command line. Expected errors are printed in one line each, without a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=not _wants_json()))
+    except TyperException as error:  # wrong usage; without --json Typer prints it, with a frame
+        _print_error(Refused("USAGE", error.format_message()))
+        sys.exit(error.exit_code)
+    except typer.Abort:
+        sys.exit(EXIT_FAILED)
     except Refused as refused:
         _print_error(refused)
         sys.exit(EXIT_REFUSED)
@@ -315,10 +322,14 @@ def main() -> None:
         sys.exit(EXIT_FAILED)
 
 
+def _wants_json() -> bool:
+    return "--json" in sys.argv
+
+
 def _print_error(error: OrchestratorError) -> None:
     """Print an error in one line; with `--json`, as the object that the API answers."""
     shown = {"error": {"code": error.code, "message": error.text}}
-    typer.echo(json.dumps(shown, ensure_ascii=False) if "--json" in sys.argv else error.text, err=True)
+    typer.echo(json.dumps(shown, ensure_ascii=False) if _wants_json() else error.text, err=True)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _told_move(move: dict[str, Any] | None) -> str | None:
     if move is None:
         return None
     away = "not back yet" if move["awayMs"] is None else f"away for {move['awayMs'] / 1000:.1f} s"
-    return f"{move['fromNode'] or '?'} to {move['toNode'] or '?'} at {move['requestedAt']}, {away}"
+    return f"{move['fromNode'] or '?'} to {move['toNode'] or '?'} at {tables.when(move['requestedAt'])}, {away}"
 
 
 @command(app)

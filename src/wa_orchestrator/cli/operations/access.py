@@ -29,7 +29,12 @@ def list_keys(run: Invocation) -> None:
     """List API keys."""
     found = run.client.keys()
     rows = [
-        each | {"scopes": " ".join(each["scopes"]), "sees": _limits(each), "expires": each["expiresAt"] or "never"}
+        each
+        | {
+            "scopes": " ".join(each["scopes"]),
+            "sees": _limits(each),
+            "expires": tables.when(each["expiresAt"]) or "never",
+        }
         for each in found["keys"]
     ]
     columns = {

@@ -30,8 +30,9 @@ Identity = Annotated[
 def backups(run: Invocation) -> None:
     """List backups."""
     found = run.client.backups()
+    has_copies = found["copyDir"] or found["copyUrl"]
     rows = [
-        each | {"sessions": len(each["sessions"]), "leftOut": ", ".join(each["leftOut"]) or None}
+        each | {"sessions": len(each["sessions"]), "copied": each["copied"] if has_copies else None}
         for each in found["backups"]
     ]
     run.output(
@@ -44,7 +45,7 @@ def backup(run: Invocation) -> None:
     before = run.client.backups()
     run.client.create_backup()
     ended = _follow(run, "backup", lambda now: _newer(now, before["latest"], "backup"))
-    done = f"{ended['id']} was made and verified: {ended['sessions']} sessions."
+    done = f"{ended['id']} was made and verified: {_counted(ended['sessions'])}."
     run.say(ended, _outcome(ended, done, older=before["backups"]))
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
@@ -82,12 +83,11 @@ def restore(
     for text in _described(changes):
         typer.echo(text, err=True)
     count = len(changes["returns"]) + len(changes["goesBack"])
-    confirm(f"Restore {count} sessions from {backup_id}?", yes=yes)
+    confirm(f"Restore {_counted(count)} from {backup_id}?", yes=yes)
     before = run.client.backups()
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
     ended = _follow(run, "restore", lambda now: _newer(now, before["latest"], "restore"))
-    done = f"{_restored(backup_id, ended)}{_told(ended)}"
-    run.say(ended, _outcome(ended, done, older=before["backups"]))
+    run.say(ended, _outcome(ended, _restored(backup_id, ended), older=before["backups"]))
     if not ended["complete"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -165,13 +165,21 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
 
 
 def _restored(backup_id: str, ended: dict[str, Any]) -> str:
-    """Say that a restore is done; of sessions that did not come back as they were, which and why."""
-    if ended["complete"]:
-        return f"{backup_id} is restored; {ended['sessions']} sessions start."
-    left = [each for each in ended["outcomes"] if each["outcome"] != "RESTORED"]
-    count = ended["sessions"] - len(left)
-    lines = [f"{backup_id} is restored in part: {count} of {ended['sessions']} sessions came back as they were."]
-    return "\n".join([*lines, *(f"{each['sessionId']}: {each['outcome']}. {each['text']}" for each in left)])
+    """Say that a restore is done and how it ended for each session, those that did not come back as they were first."""
+    outcomes = ended["outcomes"]
+    count = sum(each["outcome"] == "RESTORED" for each in outcomes)
+    said = f"{backup_id} is restored: {_counted(count)} came back."
+    if not ended["complete"]:
+        said = f"{backup_id} is restored in part: {count} of {_counted(ended['sessions'])} came back as they were."
+    return "\n".join([f"{said}{_told(ended)}", *(_ended(each) for each in outcomes)])
+
+
+def _ended(session: dict[str, Any]) -> str:
+    return f"{session['sessionId']}: {session['outcome']}. {session['text']}"
+
+
+def _counted(sessions: int) -> str:
+    return f"{sessions} session" if sessions == 1 else f"{sessions} sessions"
 
 
 def _told(ended: dict[str, Any]) -> str:

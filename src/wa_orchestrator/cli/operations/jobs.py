@@ -8,7 +8,7 @@ from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
 app = group("What the server does by itself: list, run.")
-COLUMNS = {"job": "name", "when": "when", "last run": "last", "outcome": "outcome", "next run": "nextAt"}
+COLUMNS = {"job": "name", "when": "when", "last run": "lastAt", "outcome": "outcome", "next run": "nextAt"}
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name; `jobs` lists them.")]
 
 
@@ -16,7 +16,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
     last = job["last"] or {}
     outcome = "running" if job["running"] else (last.get("error") or "ok") if last else "never ran"
     when = f"daily at {job['dailyAt']}" if job["dailyAt"] else "all the time"
-    return job | {"when": when, "last": last.get("beganAt"), "outcome": outcome}
+    return job | {"when": when, "lastAt": last.get("beganAt"), "outcome": outcome}
 
 
 @command(app, "list")
@@ -35,8 +35,8 @@ def _version_line(version: dict[str, Any]) -> str:
     newest = version["newest"]
     said = f"Newest WhatsApp version that worked: {newest}." if newest else "No session has logged in yet."
     if version["refused"]:
-        said += f" Refused sessions: {version['refused']}; next try {version['nextTrialAt']}."
-    return said + (f" WhatsApp refuses it from {version['expiresAt']} on." if version["expiresAt"] else "")
+        said += f" Refused sessions: {version['refused']}; next try {tables.when(version['nextTrialAt'])}."
+    return said + (f" WhatsApp refuses it from {tables.when(version['expiresAt'])} on." if version["expiresAt"] else "")
 
 
 @command(app, "run")

@@ -4,6 +4,7 @@ In English, like all of the command line. The server's message is shown for a co
 its details lack what the entry needs: an older server does not send them.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -32,9 +33,41 @@ _NEXT: Final[Mapping[str, str]] = {
     "NO_SENDER": "`wa-orchestrator sessions add --wait` creates and links one.",
     "SESSION_NOT_LINKED": "`wa-orchestrator sessions qr SESSION --wait` shows what to scan.",
 }
+#: The command that shows what a route returns. Both may hold an id.
+_COMMANDS: Final[Mapping[str, str]] = {
+    "/api/anti-ban/holds": "holds list",
+    "/api/anti-ban/tag-limits": "limits tags",
+    "/api/sessions": "sessions list",
+    "/api/sessions/{id}/status": "sessions show {id}",
+    "/api/v1/backups": "backups",
+    "/api/v1/campaigns": "campaign list",
+    "/api/v1/conversations": "conversations list",
+    "/api/v1/inventory": "inventory list",
+    "/api/v1/jobs": "jobs list",
+    "/api/v1/keys": "keys list",
+    "/api/v1/logins": "logins list",
+    "/api/v1/messages": "messages list",
+    "/api/v1/nodes": "nodes list",
+    "/api/v1/opt-outs": "opt-outs list",
+    "/api/v1/people": "people list",
+    "/api/v1/proxies": "proxies list",
+    "/api/v1/quick-replies": "quick-replies list",
+    "/api/v1/trash": "trash list",
+    "/api/v1/webhooks": "webhooks list",
+    "/api/v1/webhooks/{id}/deliveries": "webhooks deliveries {id}",
+}
 
 
 def terminal_message(code: str, message: str, details: Mapping[str, Any]) -> str:
     with suppress(KeyError):
         return _INSTEAD[code].format_map(details)
+    message = re.sub(r"GET (/api/[\w/.-]*\w)", _command, message)
     return f"{message} {_NEXT[code]}" if code in _NEXT else message
+
+
+def _command(found: re.Match[str]) -> str:
+    """Return the command that shows what a route returns; the route itself where there is none."""
+    for route, command in _COMMANDS.items():
+        if named := re.fullmatch(route.replace("{id}", "([^/]+)"), found[1]):
+            return f"`wa-orchestrator {command.replace('{id}', ''.join(named.groups()))}`"
+    return found[0]

@@ -54,8 +54,20 @@ def line(text: str) -> None:
 
 def cell(name: str, value: Any) -> Text:
     """Return the value of a field as text; states have a colour, and fields named `…At` are timestamps."""
-    text = when(value) if name == "at" or name.endswith("At") else "" if value is None else str(value)
+    text = when(value) if name == "at" or name.endswith("At") else _said(value)
     return Text(text, _COLOURS.get(text.partition(" ")[0], ""))
+
+
+def _said(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)
 
 
 def when(timestamp: str | None) -> str:
