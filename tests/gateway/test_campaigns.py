@@ -155,6 +155,17 @@ async def test_nobody_is_written_to_without_a_word_on_where_they_agreed(gate: Ga
     assert BODY["consent"] in next(each for each in started if each["action"] == "campaign.start")["details"]
 
 
+async def test_the_audit_log_has_what_was_done_with_a_campaign_and_nothing_that_was_refused(gate: Gate) -> None:
+    campaign = await _started(gate, 1)
+    await _do(gate, campaign, "start")  # a repetition
+    await _do(gate, campaign, "cancel")
+    for action in ("start", "pause", "resume"):
+        answer = await gate.client.post(f"/api/v1/campaigns/{campaign['id']}/{action}")
+        assert answer.json()["error"]["code"] == "CAMPAIGN_STATE"
+    audited = [each.fields["action"] for each in await event_stream.read(gate.scripts, keys.AUDIT)]
+    assert audited == ["campaign.create", "campaign.start", "campaign.cancel"]
+
+
 async def test_who_has_opted_out_is_left_out_also_while_it_runs(gate: Gate) -> None:
     await contacts.opt_out(gate.scripts, "972501000000", word="", via="api")
     campaign = await _started(gate, 3)

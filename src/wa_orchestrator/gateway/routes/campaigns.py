@@ -25,7 +25,7 @@ from wa_orchestrator.store.campaigns import campaign_answers, campaign_records, 
 from wa_orchestrator.store.campaigns.campaign_records import Campaign, StateChanged
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import OperateCaller, ReadCaller
+from wa_orchestrator.web.auth import Caller, OperateCaller, ReadCaller
 from wa_orchestrator.web.keyed_route import longest_body
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -111,27 +111,29 @@ class CampaignRoutes(RouteGroup):
     async def start_campaign(self, campaign_id: CampaignId, caller: OperateCaller) -> CampaignDetail:
         """Start a draft. The audit log keeps who did it, and where the recipients agreed."""
         campaign = await self._find(campaign_id)
-        await self._audit(
-            caller, "campaign.start", campaign_id,
-            name=campaign.name, recipients=campaign.total, consent=campaign.consent,
-        )  # fmt: skip
+        if _after(campaign, CampaignAction.START) is not campaign.state:
+            await self._audit(  # first: no message leaves without it
+                caller, "campaign.start", campaign_id,
+                name=campaign.name, recipients=campaign.total, consent=campaign.consent,
+            )  # fmt: skip
         return await self._change(campaign_id, CampaignAction.START)
 
     async def pause_campaign(self, campaign_id: CampaignId, caller: OperateCaller) -> CampaignDetail:
         """Pause it. What waits in the queues is taken back; what a worker has leaves."""
-        changed = await self._change(campaign_id, CampaignAction.PAUSE)
-        await self._audit(caller, "campaign.pause", campaign_id)
-        return changed
+        return await self._noted(campaign_id, CampaignAction.PAUSE, caller)
 
     async def resume_campaign(self, campaign_id: CampaignId, caller: OperateCaller) -> CampaignDetail:
         """Go on with a paused campaign: those who still wait are written to, nobody twice."""
-        await self._audit(caller, "campaign.resume", campaign_id)
-        return await self._change(campaign_id, CampaignAction.RESUME)
+        return await self._noted(campaign_id, CampaignAction.RESUME, caller)
 
     async def cancel_campaign(self, campaign_id: CampaignId, caller: OperateCaller) -> CampaignDetail:
         """End it. Who was not written to by now is not written to."""
-        changed = await self._change(campaign_id, CampaignAction.CANCEL)
-        await self._audit(caller, "campaign.cancel", campaign_id)
+        return await self._noted(campaign_id, CampaignAction.CANCEL, caller)
+
+    async def _noted(self, campaign_id: str, action: CampaignAction, caller: Caller) -> CampaignDetail:
+        """Change a campaign. The audit log gets what has happened: nothing that was refused."""
+        changed = await self._change(campaign_id, action)
+        await self._audit(caller, f"campaign.{action}", campaign_id)
         return changed
 
     async def _find(self, campaign_id: str) -> Campaign:
@@ -143,10 +145,7 @@ class CampaignRoutes(RouteGroup):
     async def _change(self, campaign_id: str, action: CampaignAction) -> CampaignDetail:
         for _ in range(_TRIES):
             campaign = await self._find(campaign_id)
-            state = campaigns.after(campaign.state, action)
-            if state is None:
-                text = f"The campaign is {campaign.state}; it cannot be changed this way any more, or not yet."
-                raise Refused("CAMPAIGN_STATE", text, 409, state=str(campaign.state))
+            state = _after(campaign, action)
             if state is campaign.state:
                 return await self._detail(campaign)
             why = PauseReason.OPERATOR if state is CampaignState.PAUSED else ""
@@ -181,6 +180,15 @@ class CampaignRoutes(RouteGroup):
                 )
             )
         return found
+
+
+def _after(campaign: Campaign, action: CampaignAction) -> CampaignState:
+    """Return the state that an action leads to. Raises `Refused` where it cannot happen."""
+    state = campaigns.after(campaign.state, action)
+    if state is None:
+        text = f"The campaign is {campaign.state}; it cannot be changed this way any more, or not yet."
+        raise Refused("CAMPAIGN_STATE", text, 409, state=str(campaign.state))
+    return state
 
 
 def _is_listed(recipient: CampaignRecipient, status: str | None) -> bool:
