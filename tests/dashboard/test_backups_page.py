@@ -134,6 +134,12 @@ def test_a_restore_under_way_shows_which_session_it_is_at_what_is_left_and_how_i
     served.do(lambda on: runs.report(on.scripts, run))
     expect(page.locator("#headline")).to_have_text(words["backups.restoring"].format(n=2, total=4))
     expect(page.locator("#backup-run [role=progressbar]")).to_have_attribute("aria-valuenow", "2")
+    expect(page.locator("#backup-run header")).to_contain_text(ID)
+    expect(page.locator("#backup-run header")).to_contain_text(words["backups.by"].format(who="Dana"))
+    expect(page.locator("#backup-now")).to_contain_text(words["backups.running_restore"])
+    page.reload()  # whoever comes later sees the same
+    expect(page.locator("#headline")).to_have_text(words["backups.restoring"].format(n=2, total=4))
+    expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text(words["backups.stage_now"])
     expect(rows.nth(1)).to_contain_text(words["backups.stage_waits"])
     expect(rows.nth(2)).to_contain_text("gone_1")
@@ -141,14 +147,42 @@ def test_a_restore_under_way_shows_which_session_it_is_at_what_is_left_and_how_i
     expect(rows.nth(3)).to_contain_text(words["restore_outcome.RESTORED"])
 
     outcomes = {"gone_1": "PHONE_FULL"} | dict.fromkeys(("worker_4", "worker_5", "worker_6"), "RESTORED")
-    ended = EndedRun("restore", ID, at, at, 4, outcomes=outcomes)
+    ended = EndedRun("restore", ID, at, at, 4, "dashboard:Dana", outcomes=outcomes)
     told = BackupEnded(ID, 4, incomplete=1)
     prepared_restore.finish(directory)
     served.do(lambda on: runs.end_restore(on.scripts, plan.id, ended, EventType.RESTORE_INCOMPLETE, told))
     expect(rows).to_have_count(0)
     result = page.locator("#backup-result")
     expect(result).to_contain_text(words["backups.restored_in_part"].format(n=3, total=4))
+    expect(result.locator("header")).to_contain_text(ID)
+    expect(result.locator("header")).to_contain_text("Dana")
     expect(result).to_contain_text(words["restore_outcome.PHONE_FULL"])
+
+
+@pytest.mark.parametrize("language", languages())
+def test_the_place_of_the_backups_stays_within_its_card(enter: Enter, tmp_path: Path, language: str) -> None:
+    page = enter(language)
+    place = page.locator("#backup-copies code").first
+    expect(place).to_have_text(str(tmp_path / "backups"))
+    assert place.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_a_copy_that_is_missing_in_a_bucket_is_shown_with_its_backup(
+    redis_url: str, chromium: Browser, tmp_path: Path, backups: Path
+) -> None:
+    path = archives.sound(backups / f"{ID}.zip", tmp_path / "made", "worker_4")
+    note = BackupNote(ID, path.name, path.stat().st_size, 1, "1", ("worker_4",), False, "", 1, False, False)
+    backup_files.note_path(path).write_text(json.dumps(asdict(note)))
+    bucket = {
+        "backup_s3_url": "https://store.example.com/backups",
+        "backup_s3_access_key": "wa",
+        "backup_s3_secret_key": "not-a-real-secret",
+    }
+    places = {"data_dir": tmp_path / "data", "backups_dir": backups} | bucket
+    with serve_fleet(redis_url, routers, **places) as served, visit(chromium, served.address) as context:
+        page = log_in(context, served.address, PASSWORD)
+        page.goto(f"{served.address}/backups")
+        expect(page.locator("#backup-list tbody tr")).to_contain_text(texts("en")["backups.second_missing"])
 
 
 @pytest.mark.parametrize("language", languages())
