@@ -72,6 +72,10 @@ REPORTS: Final[Mapping[str, Report]] = {
             Figure("the longest move of a drain", "runs/3/longestMoveS", "s"),
             Figure("Sentinels: accepted messages lost", "runs/4/lost", "messages", "runs/4/messages", "accepted"),
             Figure("identities changed by moves", "runs/5/identitiesChanged", "sessions", "runs/5/moves", "moves"),
+            Figure("scans after a restore of everything", "runs/6/scansNeeded", "scans", "runs/6/sessions", "sessions"),
+            Figure("lost by it", "runs/6/lost", "messages", "runs/6/messagesOut", "sent around it"),
+            Figure("sent twice by it", "runs/6/twice", "messages", "runs/6/messagesOut", "sent around it"),
+            Figure("half backups and half restores", "runs/7/halfStates", "states", "runs/7/kills", "`kill -9`"),
         ),
     ),
     "worker": Report(
