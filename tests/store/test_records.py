@@ -64,6 +64,17 @@ def test_a_reason_that_only_a_newer_version_knows_reads_as_none() -> None:
     assert decode(Session, {"status": "failed", "reason": "OF_A_NEWER_VERSION"}).reason is None
 
 
+def test_a_record_reads_the_same_whether_an_empty_field_is_stored_or_missing() -> None:
+    stored = {"id": "m1", "status": "queued"}
+    empty = {name: "" for name in get_type_hints(Message) if name not in stored}
+    assert decode(Message, stored) == decode(Message, stored | empty) == decode(Message, stored | {"of_tomorrow": "1"})
+
+
+def test_a_record_without_the_status_that_it_must_have_is_an_error() -> None:
+    with pytest.raises(ValueError, match="MessageStatus"):
+        decode(Message, {"id": "m1"})
+
+
 def test_changes_are_read_as_they_were_written() -> None:
     changed = SessionChanges(reason=Reason.BANNED, discard=False, restart_epoch=None, missed_at=7, label="x")
     stored = {name: str(value) for name, value in encode(changed).items()}
