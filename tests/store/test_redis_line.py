@@ -47,6 +47,28 @@ async def test_every_caller_gets_the_error_when_redis_is_unavailable() -> None:
     await away.aclose()
 
 
+async def test_the_time_is_that_of_redis_and_takes_no_script(redis: Redis, batched: Scripts) -> None:
+    await redis.config_resetstat()
+    before = await redis.time()
+    now_ms, [missing] = await batched.now_and([("GET", "missing")])
+    times = [before[0] * 1000 + before[1] // 1000, await batched.now_ms(), now_ms]
+    assert max(times) - min(times) < PATIENCE_S * 1000
+    assert missing is None
+    assert not {"cmdstat_evalsha", "cmdstat_eval"} & set(await redis.info("commandstats"))
+
+
+async def test_a_held_time_is_read_although_redis_lost_all_scripts(redis: Redis) -> None:
+    held = Scripts(redis, clock="local function now_ms() return 1234 end")
+    for _ in range(2):
+        assert (await held.now_ms(), await held.now_and([("GET", "missing")])) == (1234, (1234, [None]))
+        await redis.script_flush()
+
+
+async def test_an_error_among_reads_is_raised(batched: Scripts) -> None:
+    with pytest.raises(ResponseError):
+        await batched.now_and([("NO_SUCH_COMMAND",)])
+
+
 async def test_a_caller_that_gives_up_does_not_disturb_the_others(batched: Scripts) -> None:
     impatient = asyncio.create_task(batched.run("echo", [], [1]))
     patient = asyncio.create_task(batched.run("echo", [], [2]))
