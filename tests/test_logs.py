@@ -129,11 +129,21 @@ def test_a_password_within_an_address_never_survives(before: str, user: str, pas
     assert secret not in logs.redact_text(f"{before} socks5h://{user}:{secret}@proxy.example.com:1080")
 
 
-@given(st.text(st.sampled_from("abeghinorstw_.0123456789"), max_size=60) | st.sampled_from(sorted(CANARIES.values())))
+@given(
+    st.text(st.sampled_from("abeghinorstw_.0123456789"), max_size=60)
+    | st.text(st.sampled_from("0123456789-:.TZ"), max_size=60)
+    | st.sampled_from(sorted(CANARIES.values()))
+    | st.from_regex(logs._PLAIN, fullmatch=True)
+)
 def test_a_text_that_is_taken_for_plain_has_nothing_that_the_patterns_would_replace(text: str) -> None:
     if logs._PLAIN.fullmatch(text):
         assert not any(pattern.search(text) for pattern, _ in logs._PATTERNS)
         assert not logs._JID.search(text)
+
+
+@pytest.mark.parametrize("text", ["wa_orchestrator.dispatcher.releaser", "2026-11-19T02:05:55.123456Z", "m_00ff12"])
+def test_what_every_line_has_is_taken_for_plain(text: str) -> None:
+    assert logs._PLAIN.fullmatch(text)
 
 
 def test_a_terminal_gets_short_lines(terminal: io.StringIO) -> None:
