@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
-from tests.orchestrator.fakes import FakeRunner
+from tests.orchestrator import fakes
 
 from wa_orchestrator.context import Context, opened
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.logs import configure
 from wa_orchestrator.orchestrator import service
@@ -58,15 +57,17 @@ def _parts(context: Context, kind: str) -> tuple[Any, list[Any], dict[str, Any]]
     if kind == "workers":
         return apps.workers, [], {}
     if kind == "whole":
-        return apps, [*apps.loops, Dispatcher(context), *gateway.loops], {"http": gateway.http}
+        loops = getattr(gateway, "loops", ())  # older ones have none
+        return apps, [*apps.loops, Dispatcher(context), *loops], {"http": gateway.http}
     return apps.main, [loop for loop in apps.loops if type(loop).__name__ == "Dashboard"], {}
 
 
-def _runner() -> FakeRunner:
+def _runner() -> fakes.FakeRunner:
     """Return a runner that finds a worker of the first epoch for each session named in `SESSIONS`."""
-    runner, now_ms = FakeRunner(), round(time.time() * 1000)
+    runner, now_ms = fakes.FakeRunner(), round(time.time() * 1000)
+    found = vars(fakes)["FoundWorker"]  # its module has another name in older checkouts
     for name in os.environ.get("SESSIONS", "").split():
-        runner.running[f"fake/0/{name}"] = FoundWorker(f"fake/0/{name}", name, 1, now_ms)
+        runner.running[f"fake/0/{name}"] = found(f"fake/0/{name}", name, 1, now_ms)
     return runner
 
 

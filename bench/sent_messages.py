@@ -1,8 +1,9 @@
-"""Cost of a sent message, from request to read receipt: CPU time of the server and of Redis, and what Redis is asked.
+"""Cost of a sent message, from request to read receipt, and how many the product sends in a second.
 
 `python -m bench.sent_messages` runs every loop of the product in one process; stand-ins claim, confirm, acknowledge and
-report as workers do. With `BENCH_BEFORE=<another checkout>` both are measured in turns. What the product takes at rest
-is measured first and taken off. The result goes to `bench/results/sent_messages.json`.
+report as workers do. With `BENCH_BEFORE=<another checkout>` both are measured in turns. First at 20 messages a second:
+CPU time of server and Redis, and what Redis is asked, without what the product takes at rest. Then without pauses,
+as many as it sends. The result goes to `bench/results/sent_messages.json`.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,7 +20,7 @@ from redis.asyncio import Redis
 from standardwebhooks.webhooks import Webhook
 
 from bench import _served
-from bench._paired import Server, answer, cpu_s, keep, quartiles, request_bytes, rounds, served, trees
+from bench._paired import Server, answer, cpu_s, keep, quartiles, request_bytes, rounds, send_all, served, trees
 from wa_orchestrator.orchestrator.workers import tokens
 
 SESSIONS = 20
@@ -28,6 +30,10 @@ LIMITS = {
     "per_day": 100_000, "per_minute": 60, "pause_base_ms": 1000, "pause_range_ms": 500, "opens": "00:00",
     "closes": "00:00",
 }  # fmt: skip
+#: Nothing but the work itself limits how many are sent.
+UNPACED = LIMITS | {"per_minute": 100_000, "pause_base_ms": 0, "pause_range_ms": 0}
+UNPACED_MESSAGES = 30
+CONNECTIONS = 8
 ROUNDS = rounds(3)
 REST_S = 10.0
 _WAIT_MS = 25_000
@@ -122,13 +128,25 @@ async def _fill(redis: Redis) -> None:
     await pipe.execute()
 
 
-async def _post(server: Server) -> None:
-    """Send the messages one by one."""
-    way = await asyncio.open_connection("127.0.0.1", server.port)
-    headers = {"Content-Type": "application/json", "X-API-Key": _served.API_KEY}
-    for number in range(SESSIONS * MESSAGES):
+async def _send(server: Server, each: int, workers: Sequence[Worker], running: Sequence[asyncio.Future[None]]) -> float:
+    """Send so many messages from each session, and return in how many seconds all of them were read."""
+    read, headers = _read(workers), {"Content-Type": "application/json", "X-API-Key": _served.API_KEY}
+    requests = []
+    for number in range(read, read + SESSIONS * each):
         body = {"to": f"97255{number:07d}", "message": f"Order {number}.", "sessionId": _NAMES[number % SESSIONS]}
-        await _exchange(way, request_bytes("POST", "/api/v1/send", headers, json.dumps(body).encode()))
+        requests.append(request_bytes("POST", "/api/v1/send", headers, json.dumps(body).encode()))
+    begun = time.monotonic()
+    await send_all(server.port, requests, CONNECTIONS)
+    while _read(workers) < read + len(requests):
+        await asyncio.sleep(0.02)
+        for worker in running:
+            assert not worker.done(), worker.exception()
+    return time.monotonic() - begun
+
+
+def _read(workers: Sequence[Worker]) -> int:
+    """Return how many messages were read."""
+    return sum(worker.read for worker in workers)
 
 
 async def _round(tree: Path) -> dict[str, float]:
@@ -140,16 +158,19 @@ async def _round(tree: Path) -> dict[str, float]:
         before = await usage(server)
         await asyncio.sleep(REST_S)
         rested = await usage(server)
-        await _post(server)
-        while sum(worker.read for worker in workers) < SESSIONS * MESSAGES:
-            await asyncio.sleep(0.1)
-            for each in running:
-                assert not each.done(), each.exception()
+        await _send(server, MESSAGES, workers, running)
         await asyncio.sleep(3)  # what follows: counts, the journal
         after = await usage(server)
+        for name in _NAMES:
+            await server.redis.hset(f"session:{name}", "limits", json.dumps(UNPACED))
+        took_s, spent_s = await _send(server, UNPACED_MESSAGES, workers, running), cpu_s(server.pid)
         for each in running:
             each.cancel()
-    return _each(before, rested, after)
+    sent = SESSIONS * UNPACED_MESSAGES
+    return _each(before, rested, after) | {
+        "unpaced_per_s": sent / took_s,
+        "unpaced_server_cpu_ms": (1000 * spent_s - after.server_cpu_ms) / sent,
+    }
 
 
 def _each(before: Usage, rested: Usage, after: Usage) -> dict[str, float]:

@@ -292,6 +292,40 @@ REPORTS: Final[Mapping[str, Report]] = {
         "CPU time of the server for an event of a worker",
         (Figure("`*`", "result/*/now/server_cpu_ms/median", "ms"),),
     ),
+    "sent_messages": Report(
+        "A sent message, from request to read receipt, with stand-ins for workers",
+        (
+            Figure(
+                "CPU time of the server",
+                "result/now/server_cpu_ms/median",
+                "ms",
+                "result/before/server_cpu_ms/median",
+                "the earlier checkout",
+            ),
+            Figure(
+                "CPU time of Redis",
+                "result/now/redis_cpu_ms/median",
+                "ms",
+                "result/before/redis_cpu_ms/median",
+                "the earlier checkout",
+            ),
+            Figure("scripts", "result/now/scripts/median", "", "result/before/scripts/median", "the earlier checkout"),
+            Figure(
+                "sent without pauses",
+                "result/now/unpaced_per_s/median",
+                "a second",
+                "result/before/unpaced_per_s/median",
+                "the earlier checkout",
+            ),
+            Figure(
+                "CPU time of the server, without pauses",
+                "result/now/unpaced_server_cpu_ms/median",
+                "ms",
+                "result/before/unpaced_server_cpu_ms/median",
+                "the earlier checkout",
+            ),
+        ),
+    ),
     "fleet_sizes": Report(
         "Memory by the size of the fleet, a failover and a power cut, with real workers",
         (
