@@ -10,7 +10,7 @@ from tests.archive.history import BEGIN_MS, ended_message
 from tests.archive.test_threads import copy
 from tests.postgres_server import PostgresServer, postgres_server
 from wa_orchestrator.archive.contract import Contact
-from wa_orchestrator.archive.postgres import durability
+from wa_orchestrator.archive.postgres import durability, reads, schema
 from wa_orchestrator.archive.postgres.driver import PostgresArchive
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.store.messages.message_filters import Filters
@@ -48,6 +48,36 @@ async def test_two_writers_at_once_store_each_message_once(postgres: PostgresSer
     assert len({await each.identity() for each in archives}) == 1
     for each in archives:
         await each.close()
+
+
+def test_a_search_for_a_rare_word_reads_few_messages_however_often_it_is_made(postgres: PostgresServer) -> None:
+    """PostgreSQL makes one plan for all words of a statement that is repeated, and none is right for all."""
+    url = postgres.new_database()
+    with schema.open_writer(url) as writer, schema.open_reader(url) as reader:
+        _fill(writer, 20_000)
+        for _ in range(20):
+            assert len(reads.page(reader, Filters(text="hello"), None, 20)) == 20
+            assert len(reads.page(reader, Filters(text="hello 77"), None, 20)) == 10
+        with reader.transaction():
+            before = _messages_read(reader)
+            reads.page(reader, Filters(text="hello 77"), None, 20)
+            assert _messages_read(reader) - before <= 20
+
+
+def _fill(writer: schema.Connection, messages: int) -> None:
+    """Write messages that all have the word `hello`, and ten each a number."""
+    writer.execute(
+        "INSERT INTO message SELECT n << 20, 'm_' || n, 'w1', '97251', 'read', '', '', n, '{}', NULL, '[]',"
+        " ARRAY['hello', (n / 10)::text] FROM generate_series(0::bigint, %s) n",
+        (messages - 1,),
+    )
+    writer.execute("ANALYZE message")
+
+
+def _messages_read(reader: schema.Connection) -> int:
+    """Return how many rows this connection has read, since it last told the server."""
+    counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'message'"
+    return int(reader.execute(counted).fetchall()[0][0])
 
 
 async def test_it_goes_on_by_itself_when_the_database_was_restarted() -> None:

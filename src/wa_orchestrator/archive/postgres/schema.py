@@ -73,6 +73,9 @@ CREATE INDEX IF NOT EXISTS incoming_words ON incoming USING gin (words);
 def open_reader(url: str) -> Connection:
     """Open a connection that reads. There may be no tables yet."""
     connection = _connect(url)
+    # Planned for its values each time. One plan for all would walk from the newest message on, which is right for
+    # common words only: for a rare one it reads every message there is.
+    connection.prepare_threshold = None
     connection.execute("SET default_transaction_read_only = on")
     connection.execute(f"SET statement_timeout = {_READ_MS}")
     return connection
