@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -163,7 +164,13 @@ def keep(name: str, result: Mapping[str, Any], arguments: str = "") -> None:
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
     }
-    command = (
-        f"{'BENCH_BEFORE=<checkout> ' if os.environ.get('BENCH_BEFORE') else ''}python -m bench.{name} {arguments}"
-    )
+    before = trees().get("before")
+    compared = f"BENCH_BEFORE=<checkout of {_commit(before)}> " if before else ""
+    command = f"{compared}python -m bench.{name} {arguments}"
     sys.stdout.write(_results.keep(name, {"command": command.strip(), "machine": machine, **result}) + "\n")
+
+
+def _commit(tree: Path) -> str:
+    """Return the commit of a checkout."""
+    told = subprocess.run(["git", "-C", tree, "rev-parse", "--short", "HEAD"], capture_output=True, check=True)
+    return told.stdout.decode().strip()

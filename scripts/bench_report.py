@@ -290,7 +290,15 @@ REPORTS: Final[Mapping[str, Report]] = {
     ),
     "worker_events": Report(
         "CPU time of the server for an event of a worker",
-        (Figure("`*`", "result/*/now/server_cpu_ms/median", "ms"),),
+        (
+            Figure(
+                "`*`",
+                "result/*/now/server_cpu_ms/median",
+                "ms",
+                "result/*/before/server_cpu_ms/median",
+                "the earlier checkout",
+            ),
+        ),
     ),
     "sent_messages": Report(
         "A sent message, from request to read receipt, with stand-ins for workers",
