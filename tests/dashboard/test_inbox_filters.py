@@ -34,9 +34,9 @@ async def chips(redis: Redis, person: Person, **query: str) -> list[str]:
 async def test_a_person_sees_how_many_conversations_are_theirs(redis: Redis, scripts: Scripts) -> None:
     await fill(scripts)
     await sample_conversations.fill(FleetBuilder(scripts))
-    assert await chips(redis, MAYA) == ["Open 2", "Waiting 2", "Mine 0", "Closed 0"]
+    assert await chips(redis, MAYA) == ["Open 2", "Waiting 2", "Mine 0", "Nobody's 2", "Closed 0"]
     await redis.hset(keys.conversation(SESSION, DANA), "assigned", MAYA.account)
-    assert await chips(redis, MAYA) == ["Open 2", "Waiting 2", "Mine 1", "Closed 0"]
+    assert await chips(redis, MAYA) == ["Open 2", "Waiting 2", "Mine 1", "Nobody's 1", "Closed 0"]
     assert (await chips(redis, MAYA, session="worker_4"))[2] == "Mine 0"
     assert (await chips(redis, Person(Role.OPERATOR, "Gil", "token", "hash", account="a_gil")))[2] == "Mine 0"
 

@@ -232,6 +232,17 @@ async def test_people_note_assign_close_and_the_contact_opens_it_again(api: Mess
     ]
 
 
+async def test_what_the_notes_said_before_is_kept_with_who_wrote_it(api: MessageApi) -> None:
+    await says(api, "hello", "A1")
+    for text in ("prefers mornings", "prefers evenings", ""):
+        shown = (await api.client.patch(HERE, json={"notes": text})).json()
+    assert shown["notes"] == ""
+    assert [each["text"] for each in shown["earlierNotes"]] == ["prefers evenings", "prefers mornings"]
+    assert all(each["at"].startswith("20") and each["by"] for each in shown["earlierNotes"])
+    exported = (await api.client.get(f"/api/v1/contacts/{FRIEND}/export")).text
+    assert "prefers mornings" in exported
+
+
 async def test_who_was_known_by_a_hidden_number_keeps_the_conversation_when_the_number_comes(api: MessageApi) -> None:
     hidden = {"from": "77001@lid", "phone": None, "lid": "77001@lid"}
     await says(api, "who am I", "A1", **hidden)
@@ -253,6 +264,20 @@ async def test_a_group_is_read_and_never_waits(api: MessageApi) -> None:
     (said,) = (await get(api, f"/api/v1/conversations/{row['conversationId']}/messages"))["messages"]
     assert said["from"]["name"] == "Dana"
     assert (await get(api, f"/api/v1/conversations/{row['conversationId']}"))["reply"]["to"] == "1203@g.us"
+
+
+async def test_a_group_is_called_as_whatsapp_told_last_and_found_by_that(api: MessageApi) -> None:
+    await says(api, "hello all", "A1", group="1203@g.us", groupName="Building 12", pushName="Dana")
+    await says(api, "hi", "A2", group="1203@g.us", pushName="Ruth")  # not told with this one
+    (row,) = (await get(api, "/api/v1/conversations", search="building"))["conversations"]
+    assert row["contact"]["name"] == "Building 12"
+    ours: dict[str, Any] = {"from": "1203@g.us", "group": "1203@g.us", "groupName": "Building 14"}
+    await tell(api, "MESSAGE_SENT_ELSEWHERE", whatsappId="A3", kind="text", text="I am here", at=1, **ours)
+    (row,) = (await get(api, "/api/v1/conversations"))["conversations"]
+    assert row["contact"]["name"] == "Building 14"
+    events = (await get(api, "/api/v1/events", after="0", types="message.received"))["events"]
+    names = {each["data"]["whatsappId"]: each["data"].get("groupName") for each in events}
+    assert names == {"A1": "Building 12", "A2": None}
 
 
 async def test_who_opted_out_is_shown_so_and_cannot_be_answered(api: MessageApi) -> None:

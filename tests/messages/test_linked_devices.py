@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
 from tests.messages.test_incoming import FRIEND, cannot_be_read, says, tell
+from wa_orchestrator.archive.archiver import DAY_MS, Archiver
 from wa_orchestrator.domain.access.permissions import EVERYTHING, Reach, Scope, reach_of
 from wa_orchestrator.domain.conversation import id_of
 from wa_orchestrator.orchestrator.api.events import routes as event_routes
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.access import api_keys
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.contacts import Received
 from wa_orchestrator.web.auth import Caller
@@ -117,3 +121,128 @@ async def test_a_device_that_is_linked_later_repeats_nothing(api: MessageApi) ->
     await api.context.redis.srem(keys.sessions_of_phone(PHONE), "w1")  # it told, and was deleted
     await says(api, "hello", by="w2")
     assert len(await api.scenario.events("message.received")) == 1
+
+
+async def inbox(api: MessageApi, **query: Any) -> list[dict[str, Any]]:
+    """The conversations that are listed."""
+    answer = await api.client.get("/api/v1/conversations", params=query)
+    return list(answer.json()["conversations"])
+
+
+async def thread(api: MessageApi, conversation_id: str, **query: Any) -> list[str]:
+    """The texts of a conversation, the newest first."""
+    answer = await api.client.get(f"/api/v1/conversations/{conversation_id}/messages", params=query)
+    return [each["text"] for each in answer.json()["messages"]]
+
+
+async def all_devices_say(api: MessageApi, clock: Clock, text: str, name: str, first: str) -> None:
+    await clock.pass_ms(1)
+    for session in sorted(DEVICES, key=lambda each: each != first):
+        await says(api, text, name, by=session)
+
+
+async def removed(api: MessageApi, session: str) -> None:
+    """A session is deleted, as its controller does it."""
+    known = await records.session(api.context.scripts, session)
+    assert known is not None
+    await sessions.remove(api.context.scripts, session, proxy=known.proxy, phone=known.phone)
+    await conversation_homes.hand_over(api.context.scripts, session, known.phone)
+
+
+async def test_an_account_has_one_conversation_with_a_contact_however_many_devices_it_has(
+    account: MessageApi, clock: Clock
+) -> None:
+    for number, first in enumerate(("w2", "w1", "w3")):
+        await all_devices_say(account, clock, f"text {number}", f"A{number}", first)
+    await says(account, "to another account", "A9", by="other")
+    own, other = sorted(await inbox(account), key=lambda each: each["unread"], reverse=True)
+    assert (own["sessionId"], own["unread"], own["lastMessage"]["text"]) == ("w2", 3, "text 2")
+    assert (other["sessionId"], other["unread"]) == ("other", 1)
+    assert await thread(account, own["conversationId"]) == ["text 2", "text 1", "text 0"]
+    for session in DEVICES:  # whichever of them a list is limited to
+        assert [each["conversationId"] for each in await inbox(account, sessionId=session)] == [own["conversationId"]]
+    found = (await account.client.get("/api/v1/contacts")).json()["contacts"]
+    assert found[0]["conversations"] == [other["conversationId"], own["conversationId"]]
+    assert [each["conversationId"] for each in await inbox(account, search="text 1")] == [own["conversationId"]]
+
+
+async def test_every_event_of_a_conversation_names_it_alike(account: MessageApi, clock: Clock) -> None:
+    await all_devices_say(account, clock, "hello", "A1", "w1")
+    await all_devices_say(account, clock, "again", "A2", "w3")
+    assert {each["data"]["conversationId"] for each in await told(account)} == {id_of("w1", FRIEND)}
+    assert "home" not in (await told(account))[1]["data"]
+
+
+async def test_what_any_device_sends_is_in_the_conversation_and_answers_it(account: MessageApi, clock: Clock) -> None:
+    await all_devices_say(account, clock, "hello", "A1", "w1")
+    await clock.pass_ms(1)
+    await account.released("w3", PHONE, to=FRIEND, fields={"body": '{"text":"an answer"}'})
+    [known] = await inbox(account)
+    assert (known["state"], known["lastMessage"]["text"]) == ("open", "an answer")
+    assert await thread(account, known["conversationId"]) == ["an answer", "hello"]
+    assert [each["conversationId"] for each in await inbox(account, search="answer")] == [known["conversationId"]]
+
+
+async def test_a_conversation_goes_on_in_the_archive_with_every_message_once(account: MessageApi, clock: Clock) -> None:
+    texts: list[str] = []
+    for number, first in enumerate(("w1", "w2", "w3", "w2", "w1")):
+        await clock.pass_ms(1_000)
+        texts.insert(0, f"text {number}")
+        await all_devices_say(account, clock, texts[0], f"A{number}", first)
+    await clock.pass_ms(3 * DAY_MS)
+    context = account.context
+    await Archiver(context.settings, context.scripts, context.archive).move(clock.now_ms)
+    texts.insert(0, "the newest")
+    await all_devices_say(account, clock, texts[0], "B1", "w3")
+    assert await thread(account, id_of("w1", FRIEND)) == texts
+    seen, cursor = [], None
+    while True:
+        query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        answer = await account.client.get(f"/api/v1/conversations/{id_of('w1', FRIEND)}/messages", params=query)
+        seen += [each["text"] for each in answer.json()["messages"]]
+        if (cursor := answer.json()["next"]) is None:
+            break
+    assert seen == texts
+
+
+async def test_another_device_answers_while_the_one_that_has_the_conversation_cannot(
+    account: MessageApi, clock: Clock
+) -> None:
+    await all_devices_say(account, clock, "hello", "A1", "w1")
+    await account.scenario.put("w1", "disconnected")
+    [known] = await inbox(account)
+    detail = (await account.client.get(f"/api/v1/conversations/{known['conversationId']}")).json()
+    assert (detail["sessionId"], detail["reply"]["to"], detail["reply"]["because"]) == ("w2", FRIEND, "NOTHING")
+
+
+async def test_a_deleted_device_leaves_its_conversations_with_all_that_was_noted_to_another(
+    account: MessageApi, clock: Clock
+) -> None:
+    await all_devices_say(account, clock, "hello", "A1", "w1")
+    old = f"/api/v1/conversations/{id_of('w1', FRIEND)}"
+    await account.client.patch(old, json={"notes": "prefers mornings"})
+    await removed(account, "w1")
+    await clock.pass_ms(1)
+    await says(account, "are you there", "A2", by="w3")
+    [known] = await inbox(account)
+    assert (known["conversationId"], known["sessionId"], known["unread"]) == (id_of("w2", FRIEND), "w2", 2)
+    detail = (await account.client.get(old)).json()  # by its earlier id
+    assert (detail["conversationId"], detail["notes"]) == (known["conversationId"], "prefers mornings")
+    assert (detail["reply"]["to"], detail["reply"]["obstacle"]) == (FRIEND, None)
+    assert await thread(account, known["conversationId"]) == ["are you there", "hello"]
+    _, secret = await api_keys.create(account.context.scripts, "branch", [Scope.READ], reach=reach_of(["w3"], []))
+    seen = await account.client.get("/api/v1/conversations", headers={"X-API-Key": secret})
+    assert [each["conversationId"] for each in seen.json()["conversations"]] == [known["conversationId"]]
+
+
+async def test_an_account_that_is_linked_anew_goes_on_with_its_conversations(account: MessageApi, clock: Clock) -> None:
+    await says(account, "hello", "A1", by="other")
+    await removed(account, "other")
+    assert [each["sessionId"] for each in await inbox(account)] == ["other"]
+    await clock.pass_ms(1)
+    await account.scenario.connect("newer", OTHER_PHONE)
+    await account.context.redis.hset(keys.session("newer"), "epoch", 1)  # as `tell` has it
+    await says(account, "hello again", "A2", by="newer")
+    [known] = await inbox(account)
+    assert (known["sessionId"], known["unread"]) == ("newer", 2)
+    assert await thread(account, known["conversationId"]) == ["hello again", "hello"]

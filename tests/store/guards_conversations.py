@@ -1,13 +1,21 @@
 """The cases of the guards around conversations. Importing this adds them."""
 
+import json
+
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.domain.conversation import ConversationState
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.conversations import conversation_index, conversation_records, imported_conversations
+from wa_orchestrator.store.conversations import (
+    conversation_homes,
+    conversation_index,
+    conversation_records,
+    imported_conversations,
+)
 from wa_orchestrator.store.conversations.conversation_records import StoredConversation
 from wa_orchestrator.store.conversations.imported_conversations import ImportedConversation
-from wa_orchestrator.store.messages import contacts, outbox, queues
+from wa_orchestrator.store.messages import contacts, incoming_messages, outbox, queues
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.timestamps import FOREVER_MS
 
 
@@ -72,6 +80,135 @@ async def _(scene: Scene) -> None:
     known = await conversation(scene)
     assert (known.last_message, known.last_at) == (message, scene.clock.now_ms)
     assert await listed(scene, "open") == [("w1", "97251")]
+
+
+async def tells(scene: Scene, session: str, whatsapp_id: str, **changes: object) -> None:
+    """A session of the account reports what somebody wrote."""
+    known = {"contact_phone": "97251", "contact_lid": "123", "name": "Dana"} | changes
+    message = contacts.Incoming(session, PHONE, whatsapp_id, "text", **known)  # type: ignore[arg-type]
+    await contacts.receive(scene.scripts, message, keep_ms=60_000)
+
+
+async def account(scene: Scene) -> None:
+    """An account with two linked sessions."""
+    await scene.connected()
+    await scene.connected("w2")
+
+
+@case("one_conversation")
+async def _(scene: Scene) -> None:
+    await account(scene)
+    for session, whatsapp_id in (("w1", "3EB0AA"), ("w2", "3EB0AA"), ("w2", "3EB0AB"), ("w1", "3EB0AB")):
+        await tells(scene, session, whatsapp_id)
+    known = await conversation(scene)
+    assert (known.unread, known.session, known.devices, known.our_phone) == (2, "w1", ("w2",), PHONE)
+    assert await listed(scene, "waiting") == [("w1", "97251")]
+    assert await scene.scripts.redis.zcard(keys.thread("w1", "97251")) == 2
+
+
+@case("device_once")
+async def _(scene: Scene) -> None:
+    await account(scene)
+    await tells(scene, "w1", "3EB0AA")
+    await tells(scene, "w2", "3EB0AB")
+    await tells(scene, "w2", "3EB0AC")
+    assert (await conversation(scene)).devices == ("w2",)
+
+
+@case("copied_is_marked")
+async def _(scene: Scene) -> None:
+    await account(scene)
+    await tells(scene, "w1", "3EB0AA")
+    await tells(scene, "w2", "3EB0AA")
+    copies = await incoming_messages.copies(scene.scripts, FOREVER_MS, most=10)
+    assert {each.session: each.fields.get("copied", "") for each in copies} == {"w1": "", "w2": "1"}
+
+
+@case("home_is_noted")
+async def _(scene: Scene) -> None:
+    await account(scene)
+    await tells(scene, "w1", "3EB0AA")
+    await tells(scene, "w2", "3EB0AB")
+    await incoming_messages.remove(
+        scene.scripts, await incoming_messages.copies(scene.scripts, FOREVER_MS, most=10)
+    )  # they are in the archive
+    assert await scene.scripts.redis.zcard(keys.thread("w1", "97251")) == 0
+
+
+@case("devices_of_lid")
+async def _(scene: Scene) -> None:
+    await account(scene)
+    await tells(scene, "w1", "3EB0AA", contact_lid="")
+    await tells(scene, "w1", "3EB0AB", contact_phone="")
+    await tells(scene, "w2", "3EB0AC", contact_phone="")
+    await tells(scene, "w1", "3EB0AD")
+    known = await conversation(scene)
+    assert (known.unread, known.devices) == (4, ("w2",))
+
+
+@case("answer_of_lid")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await tells(scene, "w1", "3EB0AA", contact_lid="")
+    await tells(scene, "w1", "3EB0AB", contact_phone="")
+    message = await scene.queued(to="lid:123")
+    await tells(scene, "w1", "3EB0AC")
+    await queues.cancel(scene.scripts, scene.places[message])
+    assert (await conversation(scene)).unread == 3
+
+
+async def note(scene: Scene, text: str) -> None:
+    changes = conversation_records.ConversationChanges(notes=text, noted_at=scene.clock.now_ms, noted_by="Maya")
+    await conversation_records.change(scene.scripts, await conversation(scene), changes, by="person:1", what="notes")
+
+
+@case("notes_kept")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    for text in ("first", "first", "second"):
+        await note(scene, text)
+    kept = [json.loads(each) for each in (await conversation(scene)).earlier_notes]
+    assert kept == [{"text": "first", "at": scene.clock.now_ms, "by": "Maya"}]
+
+
+@case("most_notes")
+async def _(scene: Scene) -> None:
+    await said(scene)
+    for number in range(25):
+        await note(scene, f"text {number}")
+    kept = [json.loads(each)["text"] for each in (await conversation(scene)).earlier_notes]
+    assert kept == [f"text {number}" for number in range(23, 3, -1)]
+
+
+@case("move_known")
+async def _(scene: Scene) -> None:
+    assert not await conversation_homes.move(scene.scripts, ("w1", "97251"), "w2")
+
+
+@case("move_over_nothing")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.connected("w2", phone="972500000009")
+    await tells(scene, "w1", "3EB0AA")
+    await contacts.receive(
+        scene.scripts,
+        contacts.Incoming("w2", "972500000009", "3EB0AB", "text", contact_phone="97251", name="Other"),
+        keep_ms=60_000,
+    )
+    assert not await conversation_homes.move(scene.scripts, ("w1", "97251"), "w2")
+    assert [each.name for each in await conversation_records.read(scene.scripts, [("w2", "97251")])] == ["Other"]
+
+
+@case("answers_in")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await tells(scene, "w1", "3EB0AA")
+    message = await scene.queued()
+    await scene.connected("w9", phone="972500000009")
+    moved = await queues.reroute(scene.scripts, scene.places[message], phone="972500000009", session="w9")
+    assert moved == queues.Rerouted()
+    await queues.cancel(scene.scripts, Place(message, "972500000009", "w9"))
+    assert (await waits(scene))[0] == 1
 
 
 async def waits(scene: Scene) -> tuple[int, int]:

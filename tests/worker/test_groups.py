@@ -131,3 +131,16 @@ async def test_a_group_message_is_delivered_and_read_once_the_first_member_has_a
     await rig.server.acked(await linked.say(friend, "and in private"))  # what was on its way is told by then
     told = [event["data"] for event in linked.station.events if event["type"] == "MESSAGE_STATUS"]
     assert [each["status"] for each in told if each["whatsappId"] == message["whatsappId"]] == ["delivered", "read"]
+
+
+async def test_a_message_tells_the_name_of_its_group_also_after_it_was_renamed(rig: Rig, linked: Session) -> None:
+    world, friend = rig.world.whatsapp, new_phone()
+    group = await made(rig, linked, "Draft")
+    await world.join_group(friend, (await act(rig, linked, "group_link", to=group))["link"])
+    first = await world.send_text(friend, group, "What is this?")
+    assert (await linked.event("MESSAGE_RECEIVED", whatsappId=first))["data"]["groupName"] == "Draft"
+    assert await act(rig, linked, "rename_group", to=group, text="קורס 7") == {"ok": True}
+    second = await world.send_text(friend, group, "Now I see")
+    assert (await linked.event("MESSAGE_RECEIVED", whatsappId=second))["data"]["groupName"] == "קורס 7"
+    to_us = await world.send_text(friend, linked.phone, "And in private")
+    assert "groupName" not in (await linked.event("MESSAGE_RECEIVED", whatsappId=to_us))["data"]

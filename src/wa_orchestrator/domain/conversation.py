@@ -1,6 +1,7 @@
-"""A conversation: what one session and one contact, or a group, wrote to each other."""
+"""A conversation: what one account and one contact, or a group, wrote to each other."""
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -46,6 +47,24 @@ def obstacle(facts: ReplyFacts) -> ReplyObstacle | None:
     if not facts.session_exists:
         return ReplyObstacle.SESSION_GONE
     return ReplyObstacle.BANNED if facts.banned else None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A session of an account that may answer in a conversation; its phone is '' where that is not known any more."""
+
+    session: str
+    phone: str
+    connected: bool
+
+
+def answering(home: Device | None, siblings: Sequence[Device]) -> Device | None:
+    """Return the session that answers: the one that has the conversation, or another while that one is not connected.
+
+    To the contact it is the same number. None if the account has no session any more.
+    """
+    every = [*([home] if home else ()), *siblings]
+    return next((each for each in every if each.connected), every[0] if every else None)
 
 
 def contact_name(phone: str, lid: str, group: str) -> str:

@@ -217,6 +217,8 @@ class MessageReceived(Payload):
     contact_phone: Phone
     contact_lid: str
     group: str | None = None
+    home: SessionId | None = None
+    """The session of the account that has the conversation, where that is another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.search_words import words_of
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.conversations.conversation_records import Name, StoredConversation
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import incoming_messages, message_index
@@ -59,11 +60,12 @@ async def page(
     scripts: Scripts, archive: Archive, known: StoredConversation, *, after: IndexEntry | None = None, limit: int
 ) -> Page:
     """Return a page of a conversation, the newest first, each message with what later ones did to it."""
-    wanted = [Filters(to=name, session_id=known.session) for name in known.names]
+    wanted = [Filters(to=name, session_id=session) for name in known.names for session in known.sessions]
     sources = [_sent(scripts, archive, filters, after, limit) for filters in wanted]
-    parts: list[Page] = await asyncio.gather(*sources, _received(scripts, archive, known, after, limit))
+    sources += [_received(scripts, archive, known, after, limit, session=session) for session in known.sessions]
+    parts: list[Page] = await asyncio.gather(*sources)
     items, last = _merged(parts, limit)
-    return await _with_amendments(scripts, archive, known.session, items), last
+    return await _with_amendments(scripts, archive, known.sessions, items), last
 
 
 def _merged(parts: Sequence[Page], limit: int) -> Page:
@@ -88,19 +90,36 @@ async def _sent(scripts: Scripts, archive: Archive, filters: Filters, after: Ind
 
 
 async def _received(
-    scripts: Scripts, archive: Archive, known: StoredConversation, after: IndexEntry | None, limit: int
+    scripts: Scripts, archive: Archive, known: StoredConversation, after: IndexEntry | None, limit: int, *, session: str
 ) -> Page:
-    """Redis first: a message that moves meanwhile is in the archive by then."""
-    indexes = [keys.thread(known.session, name) for name in known.names]
-    pages = [await message_index.page(scripts, index, after=after, most=limit) for index in indexes]
-    fresh = await _copies(scripts, [entry for found in pages for entry in found])
-    old = await archive.incoming_page(known.session, known.names, after=after, most=limit)
+    """Return what a session reported. Redis first: a message that moves meanwhile is in the archive by then.
+
+    In Redis the session that has the conversation has the messages of all of them.
+    """
+    indexes = [keys.thread(session, name) for name in known.names] if session == known.session else []
+    fresh: list[IncomingCopy] = []
+    for index in indexes:
+        while True:
+            entries = await message_index.page(scripts, index, after=after, most=limit)
+            found = await _copies(scripts, entries)
+            gone = {name for name, _ in entries} - {each.id for each in found}
+            if not gone:
+                break
+            await scripts.redis.zrem(index, *gone)  # in the archive since; a place in the index that was left over
+        fresh += found
+    old = await archive.incoming_page(session, known.names, after=after, most=limit)
     copies = {each.id: each for each in (*old, *fresh)}
     items = sorted(
         (ThreadItem(each) for each in copies.values()), key=lambda item: newest_last(item.entry), reverse=True
     )
-    shown = items[:limit]
-    return shown, shown[-1].entry if len(shown) == limit else None
+    examined = items[:limit]
+    # What another session of the account had reported before is shown there.
+    shown = [item for item in examined if not _is_copy(item.message)]
+    return shown, examined[-1].entry if len(examined) == limit else None
+
+
+def _is_copy(message: Message | IncomingCopy) -> bool:
+    return isinstance(message, IncomingCopy) and bool(message.fields.get("copied"))
 
 
 async def _copies(scripts: Scripts, entries: Sequence[IndexEntry]) -> list[IncomingCopy]:
@@ -111,11 +130,14 @@ async def _copies(scripts: Scripts, entries: Sequence[IndexEntry]) -> list[Incom
 
 
 async def _with_amendments(
-    scripts: Scripts, archive: Archive, session: str, items: Sequence[ThreadItem]
+    scripts: Scripts, archive: Archive, sessions: Sequence[str], items: Sequence[ThreadItem]
 ) -> list[ThreadItem]:
     ids = [item.whatsapp_id for item in items]
-    fresh = await _copies(scripts, await message_index.changes_of(scripts, session, ids))
-    changes = {each.id: each for each in (*await archive.changes_of(session, ids), *fresh)}
+    changes: dict[str, IncomingCopy] = {}
+    for session in sessions:
+        fresh = await _copies(scripts, await message_index.changes_of(scripts, session, ids))
+        found = (*await archive.changes_of(session, ids), *fresh)
+        changes |= {each.id: each for each in found if not _is_copy(each)}
     by_target: dict[str, list[IncomingCopy]] = defaultdict(list)
     for each in sorted(changes.values(), key=lambda copy: (copy.received_at, copy.id)):
         by_target[each.target].append(each)
@@ -144,7 +166,7 @@ async def last_items(
     found: dict[Name, ThreadItem] = {}
     for each in every:
         message = sent.get(each.last_message) or received.get(each.last_message)
-        if isinstance(message, Message) and message.session != each.session:
+        if isinstance(message, Message) and message.session not in each.sessions:
             items, _ = await page(scripts, archive, each, limit=1)
             message = items[0].message if items else None
         if message is not None:
@@ -209,10 +231,15 @@ async def search(
         sent, last_sent = await message_search.search(
             scripts, archive, Filters(text=text), among=among, after=after.sent if after else None, limit=most
         )
-    hits = [((each.session, each.chat), ThreadItem(each)) for each in (*fresh, *old)]
-    hits += [((each.session, each.to), ThreadItem(each)) for each in sent]
+    hits = [((each.home, each.chat), ThreadItem(each)) for each in (*fresh, *old) if not _is_copy(each)]
+    hits += [(await _home_of(scripts, each), ThreadItem(each)) for each in sent]
     newest: dict[Name, ThreadItem] = {}
     for name, item in sorted(hits, key=lambda hit: newest_last(hit[1].entry)):
         newest[name] = item
     found = sorted(newest.items(), key=lambda hit: newest_last(hit[1].entry), reverse=True)
     return found, SearchPlace(last_fresh, last_sent) if last_fresh or last_sent else None
+
+
+async def _home_of(scripts: Scripts, message: Message) -> Name:
+    """Return the conversation that shows a message of ours."""
+    return await conversation_homes.of_message(scripts, message.phone, message.session, message.to)

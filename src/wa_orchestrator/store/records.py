@@ -257,6 +257,8 @@ class Message:
     api_key: str
     why: str
     """Why this sender was chosen."""
+    answers_in: str
+    """The conversation in which it ended the waiting: its session, a space, the contact."""
     # Attempts.
     attempts: int
     crashes: int

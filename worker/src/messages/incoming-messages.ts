@@ -22,6 +22,7 @@ import type { Events } from '../server/events.ts'
 import { Bounded } from '../store/bounded-cache.ts'
 import type { Inbox } from '../store/inbox.ts'
 import type { Messages } from '../store/message-store.ts'
+import { GroupNames } from './group-names.ts'
 import {
   type Content,
   type Context,
@@ -123,6 +124,7 @@ export class Receiver {
   readonly #inbox: Inbox
   readonly #undecryptable: Undecryptable
   readonly #log: Log
+  readonly #groupNames = new GroupNames()
   readonly #highest = new Bounded(2_000)
   readonly #seen = new Bounded(2_000)
   readonly #awaitedPolls = new Bounded(50)
@@ -155,6 +157,7 @@ export class Receiver {
           update.messageTimestamp ? Number(update.messageTimestamp) * 1000 : Date.now(),
         )
     })
+    this.#groupNames.attach(sock)
     this.#attachToGroups(sock)
   }
 
@@ -203,6 +206,7 @@ export class Receiver {
     this.#events.emit(key.fromMe ? 'MESSAGE_SENT_ELSEWHERE' : 'MESSAGE_RECEIVED', {
       whatsappId: key.id,
       ...(await personOf(key, sock)),
+      ...(await this.#groupNames.of(chat, sock)),
       ...(pushName && !key.fromMe ? { pushName: pushName.slice(0, 512) } : {}),
       ...this.#usernameOf(key),
       ...content,

@@ -27,10 +27,10 @@ def ms(stamp: str | None) -> int:
 
 
 def title_of(view: Locale, each: ConversationView) -> str:
-    """Return what a conversation is called: the contact's name, or the number."""
+    """Return what a conversation is called: the name of the contact or the group, or the number."""
     names = each.contact
     if each.group:
-        return str(view.t("inbox.group"))
+        return names.name or str(view.t("inbox.group"))
     return names.name or (f"+{names.phone}" if names.phone else str(view.t("inbox.hidden_number")))
 
 

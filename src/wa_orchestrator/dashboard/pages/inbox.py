@@ -27,7 +27,9 @@ ROWS: Final = 50
 MESSAGES: Final = 30
 _NO_LIST: Final = ConversationPage(conversations=[], next=None, waiting=0, open=0, closed=0)
 #: What the filter chips show.
-SHOWN: Final = ("", "waiting", "mine", "closed")
+SHOWN: Final = ("", "waiting", "mine", "nobody", "closed")
+#: Of more sessions a list to choose from is no help; people search.
+MOST_SESSIONS: Final = 200
 #: Conversations of a state among which a person's own are counted; the count of more ends with a plus.
 _MOST_COUNTED: Final = 1_000
 
@@ -39,7 +41,9 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     detail, thread = await _opened(renderer, view, query)
     names = await _names(renderer, view)
     drafts = await _drafts(renderer, view, [*listed.conversations, *([detail] if detail else [])])
-    parts = _parts(renderer, view, query, listed, drafts) | _thread_parts(renderer, view, detail, thread, names)
+    parts = _parts(renderer, view, query, listed, drafts) | _thread_parts(
+        renderer, view, detail, thread, names, also=await _others(renderer, view, detail)
+    )
     if is_whole:
         parts["inbox-chips"] = await _chips(renderer, view, query, listed)
     values = {
@@ -50,6 +54,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "thread": thread,
         "quick": await quick_replies.every(renderer.context.scripts) if detail else {},
         "inbox": renderer.inbox,
+        "most_sessions": MOST_SESSIONS,
         "first_ms": conversations.ms(thread.messages[-1].at) if thread and thread.messages else 0,
     }
     watch = {"page": "inbox", **{name: query[name] for name in ("c", "show", "session", "q") if query.get(name)}}
@@ -61,7 +66,8 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     detail, thread = await _opened(renderer, view, query)
     made = _parts(renderer, view, query, listed, await _drafts(renderer, view, listed.conversations))
     made["inbox-chips"] = await _chips(renderer, view, query, listed)
-    return made | _thread_parts(renderer, view, detail, thread, await _names(renderer, view))
+    names, also = await _names(renderer, view), await _others(renderer, view, detail)
+    return made | _thread_parts(renderer, view, detail, thread, names, also=also)
 
 
 def _parts(
@@ -84,6 +90,8 @@ def _thread_parts(
     detail: ConversationDetail | None,
     thread: ThreadPage | None,
     names: Mapping[str, str],
+    *,
+    also: Sequence[ConversationView],
 ) -> dict[str, Markup]:
     if detail is None or thread is None:
         return {}
@@ -96,7 +104,7 @@ def _thread_parts(
         "thread-note": m.note(view, detail),
         "reply-eta": m.eta(view, detail),
         "reply-obstacle": m.obstacle(view, detail),
-        "facts": m.facts(view, detail, names),
+        "facts": m.facts(view, detail, names, also),
     } | bubbles
 
 
@@ -124,6 +132,8 @@ async def _listed(renderer: Renderer, view: View, query: Mapping[str, str]) -> C
         found["state"] = shown
     if shown == "mine" and view.person is not None:
         found["assigned_to"] = view.person.account or "-"
+    if shown == "nobody":
+        found["assigned_to"] = ""
     if view.sees(session := query.get("session", "")) and session in view.snapshot.rows:
         found["session_id"] = session
     try:
@@ -135,20 +145,21 @@ async def _listed(renderer: Renderer, view: View, query: Mapping[str, str]) -> C
 
 
 async def _chips(renderer: Renderer, view: View, query: Mapping[str, str], listed: ConversationPage) -> Markup:
-    made: Markup = renderer.inbox.chips(view, query, SHOWN, listed, await _mine(renderer, view, query))
+    own = view.person.account if view.person else ""
+    mine = await _count(renderer, view, query, own) if own else view.number(0)
+    nobodys = await _count(renderer, view, query, "")
+    made: Markup = renderer.inbox.chips(view, query, SHOWN, listed, mine, nobodys)
     return made
 
 
-async def _mine(renderer: Renderer, view: View, query: Mapping[str, str]) -> str:
-    """Return how many open conversations the person answers, of the chosen session or of all that they see."""
-    if view.person is None or not view.person.account:
-        return view.number(0)
+async def _count(renderer: Renderer, view: View, query: Mapping[str, str], person: str) -> str:
+    """Return how many open conversations a person or ('') nobody answers, of the chosen session or of all."""
     session, rows = query.get("session", ""), view.snapshot.rows
     among = frozenset({session}) if session in rows else frozenset(rows) if view.is_limited else None
+    if among is not None:
+        among = await renderer.context.session_labels.with_siblings(among)
     scripts = renderer.context.scripts
-    count, is_all = await conversation_index.count_assigned(
-        scripts, view.person.account, among=among, most=_MOST_COUNTED
-    )
+    count, is_all = await conversation_index.count_assigned(scripts, person, among=among, most=_MOST_COUNTED)
     return view.number(count) + ("" if is_all else "+")
 
 
@@ -175,6 +186,14 @@ async def _drafts(renderer: Renderer, view: View, every: Sequence[ConversationVi
     names = {name: each.conversation_id for each in every if (name := conversation.parse_id(each.conversation_id))}
     found = await presence.drafts(renderer.context.scripts, list(names), _caller(view).key_id)
     return {names[name]: text for name, text in found.items()}
+
+
+async def _others(renderer: Renderer, view: View, detail: ConversationDetail | None) -> Sequence[ConversationView]:
+    """Return the conversations that other accounts have with the same person, the one with the latest message first."""
+    if detail is None or detail.group:
+        return ()
+    name = detail.contact.phone or f"lid:{detail.contact.lid}"
+    return await _routes(renderer).with_contact(name, _caller(view), besides=detail.conversation_id)
 
 
 async def _names(renderer: Renderer, view: View) -> dict[str, str]:

@@ -101,6 +101,16 @@ const inHands = element =>
   element.closest('dialog[open]') ||
   element.matches(':active')
 const CONTROLS = 'a, button, input:not([type=hidden]), select, summary'
+// What was typed and not sent yet goes along into the fresh part, by its form and name.
+const CHANGED = 'input:not([type=hidden], [type=file], [type=checkbox], [type=radio]), textarea'
+const changedFields = element => $$(CHANGED, element).filter(field => field.name && field.value !== field.defaultValue)
+const placeOf = ({ form, name }) => [form?.getAttribute('action'), form?.elements.id?.value, name].join(' ')
+function carryOver(typedFields, fresh) {
+  for (const field of typedFields) {
+    const again = $$(CHANGED, fresh).find(each => placeOf(each) === placeOf(field))
+    if (again) again.value = field.value
+  }
+}
 const reachable = element => [...(element.matches(CONTROLS) ? [element] : []), ...$$(CONTROLS, element)]
 function swap(id, html) {
   const old = document.getElementById(id)
@@ -116,6 +126,7 @@ function swap(id, html) {
   const at = reachable(old).indexOf(document.activeElement)
   for (const open of $$('details[id][open]', old))
     fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute('open', '')
+  carryOver(changedFields(old), fresh)
   old.replaceWith(fresh)
   if (at >= 0) (reachable(fresh)[at] || reachable(fresh).at(-1))?.focus({ preventScroll: true })
   fresh.closest('tr[id]')?.classList.add('changed')
@@ -342,6 +353,8 @@ function answered(form, told) {
   if (told.secret && !told.go) showSecret($('b', plain()).textContent, told.secret)
   else if (!lines) toast(told.toast, told.state === 'error')
   if (told.state === 'error') return lines ? refresh() : undefined
+  // What was sent is not typed any more.
+  for (const field of changedFields(form)) field.defaultValue = field.value
   dialog?.close()
   for (const menu of $$('details.menu[open]')) menu.open = false
   if (told.go)

@@ -142,6 +142,7 @@ class IncomingMessage:
     media: IncomingFile | None = None
     group: str | None = None
     """The group in which it was sent; None for a direct message."""
+    group_name: str | None = None
     location: Location | None = None
     """None also for one without coordinates, which somebody's phone may send."""
     contacts: tuple[Card, ...] = ()

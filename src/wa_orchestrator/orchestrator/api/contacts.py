@@ -82,7 +82,7 @@ class ContactRoutes(RouteGroup):
         limit: paging.Limit = 100,
     ) -> ContactPage:
         """List the people with whom there is a conversation, by number. Members of groups are not among them."""
-        among = await self._context.session_labels.reached(caller.reach)
+        among = await self._context.session_labels.reached_accounts(caller.reach)
         if search is not None:
             hits, following = await conversation_search.find(self._context, search, among, cursor)
             return ContactPage(contacts=await self._views([each.contact for each in hits], among), next=following)
@@ -93,7 +93,7 @@ class ContactRoutes(RouteGroup):
 
     async def of(self, people: Sequence[str], caller: Caller) -> list[ContactView]:
         """Return these people, as far as the caller sees conversations with them."""
-        return await self._views(people, await self._context.session_labels.reached(caller.reach))
+        return await self._views(people, await self._context.session_labels.reached_accounts(caller.reach))
 
     async def _views(self, people: Sequence[str], among: Collection[str] | None) -> list[ContactView]:
         """Return contacts in this order, each once, with their conversations of the sessions `among`."""
@@ -166,6 +166,7 @@ async def _lines(context: Context, contact: Contact) -> AsyncIterator[str]:
     for known in await conversation_records.read(context.scripts, names):
         yield _line("conversation", {
             "conversationId": known.id, "sessionId": known.session, "name": known.name, "notes": known.notes,
+            "earlierNotes": [json.loads(each) for each in known.earlier_notes],
             "tags": list(known.tags), "assignedTo": known.assigned or None, "unread": known.unread,
             "lastAt": iso(known.last_at), "createdAt": iso(known.created_at), "closed": known.closed,
         })  # fmt: skip

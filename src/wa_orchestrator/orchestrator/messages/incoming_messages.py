@@ -39,7 +39,7 @@ _EVENTS = {IncomingKind.EDIT: EventType.MESSAGE_EDITED, IncomingKind.DELETION: E
 #: What is stored of a message besides its text, file and location.
 _PARTS = (
     "contacts", "poll", "vote", "target", "choice", "reply_to", "mentions", "album", "forwarded", "view_once", "ad",
-    "username",
+    "username", "group_name",
 )  # fmt: skip
 
 _LONGEST_NAME = 100
@@ -134,7 +134,7 @@ async def on_sent_elsewhere(context: Context, session: Session, event: WorkerEve
         return
     counts_at_ms = 0 if sent.kind in AMENDMENTS else sent.at_ms
     stored = _stored(context, session.id, facts, sent, await _thumbnail(context, session.id, sent))
-    message = replace(stored, is_ours=True, counts_at_ms=counts_at_ms, name="")
+    message = replace(stored, is_ours=True, counts_at_ms=counts_at_ms, name=stored.name if stored.group else "")
     if message.event is EventType.MESSAGE_RECEIVED:
         message = replace(message, event=EventType.MESSAGE_SENT_ELSEWHERE)
     keep_ms = context.settings.body_retention_days * DAY_MS
@@ -169,7 +169,7 @@ def _stored(
         session, facts.our_phone, received.whatsapp_id, kind, facts.phone, facts.lid, group, _fields(received, beside),
         event=_EVENTS.get(kind, EventType.MESSAGE_RECEIVED),
         due_file=incoming.id_of(session, received.whatsapp_id) if is_fetched else "",
-        name="" if group else _one_line(received.push_name or ""),
+        name=_one_line((received.group_name if group else received.push_name) or ""),
         target=received.target.whatsapp_id if received.target else "",
     )  # fmt: skip
 

@@ -68,10 +68,10 @@ async def settle_conversations(scripts: Scripts, recipient: str) -> None:
     names = await contacts.names_of(scripts, recipient)
     found = await conversation_records.read(scripts, await conversation_records.names_of(scripts, names))
     phones = await contacts.own_phones(scripts, [each.session for each in found])
-    pairs = [(phones[each.session], name) for each in found for name in each.names]
+    pairs = [(each.our_phone or phones[each.session], name) for each in found for name in each.names]
     listed = await contacts.opted_out_among(scripts, pairs)
     for each in found:
-        phone = phones[each.session]
+        phone = each.our_phone or phones[each.session]
         changes = ConversationChanges(opted_out=any((phone, name) in listed for name in each.names))
         await conversation_records.change(scripts, each, changes, by="server", what="optedOut", our_phone=phone)
 

@@ -12,6 +12,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, credential_trash, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, stored_credentials
@@ -125,7 +126,10 @@ class SessionController:
             return
         await self._discard(session, "deleted")
         if await self._remove_record(session):
-            log.info("session.removed", session=session.id)
+            scripts = self._context.scripts
+            # After a crash here they are taken over one by one, as contacts write.
+            conversations = await conversation_homes.hand_over(scripts, session.id, session.phone)
+            log.info("session.removed", session=session.id, conversations=conversations)
 
     @compare_and_set("Session {session.id}")
     async def _remove_record(self, session: Session) -> bool | Changed:

@@ -1,1 +1,1 @@
-"""Conversations: what a session and a contact wrote to each other, as the inbox lists them."""
+"""Conversations: what an account and a contact wrote to each other, as the inbox lists them."""

@@ -82,14 +82,14 @@ async def counts(scripts: Scripts, *, among: Collection[str] | None = None) -> d
 async def count_assigned(
     scripts: Scripts, person: str, *, among: Collection[str] | None = None, most: int
 ) -> tuple[int, bool]:
-    """Return how many conversations that are not closed a person answers, and whether these are all: at most so many
-    of a state are looked at.
+    """Return how many conversations that are not closed a person ('' for nobody) answers, and whether these are all: at
+    most so many of a state are looked at.
     """
     states = [state for state in ConversationState if state is not ConversationState.CLOSED]
     found = [await page(scripts, state, among=among, most=most) for state in states]
     names = [keys.conversation(*entry.name) for entries in found for entry in entries]
     answerers = await scripts.each(lambda pipe, key: pipe.hget(key, "assigned"), names)
-    return answerers.count(person), all(len(entries) < most for entries in found)
+    return [each or "" for each in answerers].count(person), all(len(entries) < most for entries in found)
 
 
 async def count_without(scripts: Scripts, contacts: Sequence[str]) -> int:

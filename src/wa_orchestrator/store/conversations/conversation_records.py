@@ -29,9 +29,13 @@ class StoredConversation:
     lid: str
     group: bool
     name: str
-    """The name that the contact has chosen."""
+    """The name that the contact has chosen; of a group, what it is called."""
     folded: str
     """The name as it is searched."""
+    our_phone: Phone
+    """The account that has it; '' where an earlier version stored it, until the contact writes again."""
+    devices: tuple[str, ...]
+    """Other sessions of the account that took part in it."""
     created_at: int
     last_at: int
     last_message: str
@@ -57,6 +61,8 @@ class StoredConversation:
     """When the notes were last changed; 0 where that was not recorded."""
     noted_by: str
     """Who did that, by name."""
+    earlier_notes: tuple[str, ...]
+    """What they said before, the newest first: JSON of `text`, `at` and `by`."""
     tags: tuple[str, ...]
     assigned: str
     """The id of the account that answers it."""
@@ -79,6 +85,11 @@ class StoredConversation:
         return tuple(dict.fromkeys((self.contact, *(each for each in others if each and not self.group))))
 
     @property
+    def sessions(self) -> tuple[str, ...]:
+        """All sessions under whose name its messages are stored."""
+        return tuple(dict.fromkeys((self.session, *self.devices)))
+
+    @property
     def index_tail(self) -> str:
         """Its member of the index, without the session in front."""
         order = self.waiting_since if self.state is ConversationState.WAITING else self.last_at
@@ -99,12 +110,17 @@ class ConversationChanges(TypedDict, total=False):
 
 
 async def find(scripts: Scripts, session: str, contact: str) -> StoredConversation | None:
-    """Return a conversation, also by the LID of a contact whose phone is known by now."""
-    found = await read(scripts, [(session, contact)])
-    if found or not contact.startswith("lid:"):
-        return found[0] if found else None
-    phone = await scripts.redis.get(keys.phone_of(contact.removeprefix("lid:")))
-    return next(iter(await read(scripts, [(session, str(phone))])), None) if phone else None
+    """Return a conversation, also by the LID of a contact whose phone is known by now, and by a session of the account
+    that does not keep it, or does not any more.
+    """
+    if found := await read(scripts, [(session, contact)]):
+        return found[0]
+    names = [contact]
+    if contact.startswith("lid:"):
+        phone = await scripts.redis.get(keys.phone_of(contact.removeprefix("lid:")))
+        names = [str(phone), contact] if phone else names
+    others = await read(scripts, await names_of(scripts, names))
+    return next((each for each in others if session in each.sessions), None)
 
 
 async def read(scripts: Scripts, names: Sequence[Name]) -> list[StoredConversation]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.messages.incoming import id_of
 from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 
 _DAY_MS = 86_400_000
@@ -43,16 +44,20 @@ class ImportedConversation:
 
 async def put(scripts: Scripts, each: ImportedConversation, *, keep_ms: int) -> bool:
     """Store a conversation; False when it is known, and has at most got a name and older texts."""
+    (known,) = await conversation_homes.homes(scripts, each.our_phone, each.session, [each.contact])
+    home = known or each.session
+    # What another session of the account has received is not to be shown again.
+    texts = each.texts if home == each.session else ()
     names = [
-        keys.conversation(each.session, each.contact), keys.thread(each.session, each.contact),
+        keys.conversation(home, each.contact), keys.thread(home, each.contact),
         keys.CONVERSATION_INDEX, keys.CONVERSATION_ACTIVITY, keys.CONVERSATION_NAMES, keys.OPT_OUTS, keys.INCOMING,
-        *(keys.incoming(each.session, text.whatsapp_id) for text in each.texts),
+        *(keys.incoming(each.session, text.whatsapp_id) for text in texts),
     ]  # fmt: skip
     args: list[Argument] = [
         each.session, each.our_phone, each.contact, each.phone, each.lid, "1" if each.group else "", each.name,
-        each.name.casefold(), each.last_at_ms, keep_ms,
+        each.name.casefold(), each.last_at_ms, keep_ms, home,
     ]  # fmt: skip
-    for text in each.texts:
+    for text in texts:
         direction = "out" if text.is_ours else "in"
         args += [id_of(each.session, text.whatsapp_id), text.whatsapp_id, text.at_ms, direction, text.text]
     return await scripts.whether("import_conversation", names, args, imported=True, known=False)

@@ -14,6 +14,7 @@ from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
 from wa_orchestrator.domain.recipient import lid_of, may_be_lid
 from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.activity import HOUR_MS
@@ -54,7 +55,7 @@ class Incoming:
     due_file: str = ""
     """Our id of the message if its file is to be fetched now."""
     name: str = ""
-    """What the contact calls themselves; '' where it is not known, and in a group, which is not called so."""
+    """What the contact calls themselves, or the group is called; '' where it is not known."""
     target: str = ""
     """WhatsApp's id of the message that it changes."""
 
@@ -121,14 +122,17 @@ async def receive(
     `opts_out` is its stop word, if it has one.
     The worker's event that brought it is noted as received in the same step, unless something is left to do.
     """
+    by_lid = f"lid:{message.contact_lid}"
+    home, home_by_lid = await conversation_homes.of_incoming(
+        scripts, message.phone, message.session, message.chat, by_lid, is_group=bool(message.group)
+    )
     names = [
         keys.incoming(message.session, message.whatsapp_id), keys.contacts(message.phone),
         keys.affinity(message.contact_phone or f"lid:{message.contact_lid}"), keys.lid_of(message.contact_phone),
         keys.phone_of(message.contact_lid), keys.EVENTS, keys.INCOMING, keys.OPT_OUTS, keys.set_aside(message.phone),
         keys.session(message.session), keys.sent(message.phone), keys.MEDIA_DUE,
-        keys.conversation(message.session, message.chat), keys.thread(message.session, message.chat),
-        keys.conversation(message.session, f"lid:{message.contact_lid}"),
-        keys.thread(message.session, f"lid:{message.contact_lid}"), keys.CONVERSATION_INDEX,
+        keys.conversation(home, message.chat), keys.thread(home, message.chat),
+        keys.conversation(home_by_lid, by_lid), keys.thread(home_by_lid, by_lid), keys.CONVERSATION_INDEX,
         keys.CONVERSATION_ACTIVITY, keys.CONVERSATION_NAMES, keys.changes_of(message.session, message.target),
         keys.unanswered(message.phone), keys.answered(message.phone), keys.pace(message.phone),
         keys.first_report(message.phone, message.whatsapp_id), keys.sessions_of_phone(message.phone),
@@ -140,7 +144,7 @@ async def receive(
         message.kind, message.group, opts_out, *(delivery.args() if delivery else ("", "", "")),
         message.event, "out" if message.is_ours else "in", message.counts_at_ms, message.due_file,
         id_of(message.session, message.whatsapp_id), message.chat, message.name, message.name.casefold(),
-        "amends" if message.kind in AMENDMENTS else "", *flat(message.fields),
+        "amends" if message.kind in AMENDMENTS else "", home, *flat(message.fields),
     ]  # fmt: skip
     return await scripts.ask(
         "receive_message", names, args, received=Received, copied=ReceivedCopy, already=ReceivedBefore, **REFUSALS

@@ -46,6 +46,11 @@ class IncomingCopy:
         return conversation.contact_name(*named)
 
     @property
+    def home(self) -> str:
+        """The session that has its conversation."""
+        return self.fields.get("home") or self.session
+
+    @property
     def target(self) -> str:
         """WhatsApp's id of the message that it changes; '' for a message of its own."""
         return str((json.loads(self.fields.get("parts", "{}")).get("target") or {}).get("whatsappId", ""))
@@ -142,7 +147,7 @@ async def remove(scripts: Scripts, copied: Sequence[IncomingCopy]) -> None:
             pipe.delete(*(keys.incoming(each.session, each.whatsapp_id) for each in copied))
             pipe.zrem(keys.INCOMING, *(f"{each.session} {each.whatsapp_id}" for each in copied))
             for each in copied:
-                pipe.zrem(keys.thread(each.session, each.chat), each.id)
+                pipe.zrem(keys.thread(each.home, each.chat), each.id)
                 if each.target:
                     pipe.zrem(keys.changes_of(each.session, each.target), each.id)
             await pipe.execute()

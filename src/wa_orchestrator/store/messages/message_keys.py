@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message
 
@@ -43,15 +44,13 @@ def layout(place: Place) -> list[str]:
     ]  # fmt: skip
 
 
-def conversation_keys(place: Place, to: str) -> list[str]:
-    """Return the keys by which a message answers its conversation (`lua/shared/_answer.lua`)."""
-    return [keys.conversation(place.session, to), keys.CONVERSATION_INDEX]
-
-
 async def conversation_of(scripts: Scripts, place: Place) -> list[str]:
-    """Return the same where the recipient is not at hand; a message never changes it."""
-    to = await scripts.redis.hget(keys.message(place.message), "to")
-    return conversation_keys(place, str(to or ""))
+    """Return the keys by which a message answers its conversation (`lua/shared/_answer.lua`)."""
+    to, answered = await scripts.redis.hmget(keys.message(place.message), ["to", "answers_in"])
+    name = await conversation_homes.of_message(
+        scripts, place.phone, place.session, str(to or ""), answered=str(answered or "")
+    )
+    return [keys.conversation(*name), keys.CONVERSATION_INDEX]
 
 
 def counted_in(session: str, day: str) -> tuple[str, str]:

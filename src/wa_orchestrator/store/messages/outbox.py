@@ -11,7 +11,6 @@ from wa_orchestrator.store.events.worker_events import REFUSALS, EventDelivery, 
 from wa_orchestrator.store.messages import contacts, phone_queues
 from wa_orchestrator.store.messages.message_keys import (
     Place,
-    conversation_keys,
     conversation_of,
     counted_in,
     head,
@@ -147,7 +146,7 @@ async def confirm_write(
 ) -> Renewed | Fenced | NotHolder | Stranger | WriteRefused:
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
-    names += conversation_keys(place, permit.to)
+    names += await conversation_of(scripts, place)
     hours = (permit.open_from_ms, permit.open_until_ms)
     args = [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds]
     return await scripts.ask(

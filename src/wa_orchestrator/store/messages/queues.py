@@ -6,11 +6,11 @@ from typing import Any
 
 from wa_orchestrator.domain.messages.failures import FREEING, Failure
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.messages.message_keys import (
     Place,
-    conversation_keys,
     conversation_of,
     counted_in,
     head,
@@ -156,12 +156,13 @@ async def route(
     scripts: Scripts, place: Place, *, to: str, reference: str = "", batch: str = ""
 ) -> Queued | Scheduled | Gone | NoSession:
     """Move an accepted message into its phone's queue, or into the schedule."""
+    home = await conversation_homes.of_message(scripts, place.phone, place.session, to)
     names = [
         keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.message(place.message), keys.queue(place.phone),
         keys.SCHEDULED, keys.DUE, keys.ALL_MESSAGES, keys.messages_of_session(place.session),
         keys.messages_to(to), keys.messages_with_reference(reference), keys.session(place.session),
         keys.submitted(place.phone), keys.later(place.phone), keys.STATUSES, keys.messages_of_batch(batch),
-        keys.conversation(place.session, to), keys.CONVERSATION_INDEX, keys.CONVERSATION_ACTIVITY,
+        keys.conversation(*home), keys.CONVERSATION_INDEX, keys.CONVERSATION_ACTIVITY,
     ]  # fmt: skip
     return await scripts.ask(
         "route_message", names, head(place), queued=Queued, scheduled=Scheduled, gone=Gone, no_session=NoSession
@@ -282,7 +283,7 @@ async def follow_session(
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
     """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
-    names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS, *conversation_keys(place, to)]
+    names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS, *await conversation_of(scripts, place)]
     return await scripts.ask("retry_message", names, args, queued=Queued, too_late=TooLate, must_end=MustEnd)
 
 

@@ -60,7 +60,15 @@ class SessionLabels:
     async def account_filter_for(self, reach: Reach) -> Callable[[str], bool]:
         """Return the same for what is of an account: it is enough that one of its sessions is reached."""
         reached = await self.reached(reach)
-        if reached is None:
-            return lambda _: True
-        phones = {self._phones.get(name) for name in reached} - {None, ""}
-        return (reached | {name for name, phone in self._phones.items() if phone in phones}).__contains__
+        return (lambda _: True) if reached is None else (await self.with_siblings(reached)).__contains__
+
+    async def reached_accounts(self, reach: Reach) -> frozenset[str] | None:
+        """Return the sessions that are reached, with all others of their accounts; None for all."""
+        reached = await self.reached(reach)
+        return None if reached is None else await self.with_siblings(reached)
+
+    async def with_siblings(self, sessions: frozenset[str]) -> frozenset[str]:
+        """Return these sessions and all others that are linked to their phones."""
+        await self.read()
+        phones = {self._phones.get(name) for name in sessions} - {None, ""}
+        return sessions | {name for name, phone in self._phones.items() if phone in phones}

@@ -31,7 +31,7 @@ class ContactNames(ResponseModel):
 
     phone: OptionalText
     lid: OptionalText = Field(description="How WhatsApp names them where it hides the phone.")
-    name: OptionalText = Field(description="The name that they have chosen.")
+    name: OptionalText = Field(description="The name that they have chosen; of a group, what it is called.")
 
 
 class Preview(ResponseModel):
@@ -46,10 +46,13 @@ class Preview(ResponseModel):
 
 
 class ConversationView(ResponseModel):
-    """A conversation in a list."""
+    """A conversation in a list. An account has one with each contact, however many of its sessions are linked."""
 
     conversation_id: str = Field(examples=["c_dzEgOTcyNTAxMjM0NTY3"])
-    session_id: str = Field(description="The session that has it.")
+    session_id: str = Field(
+        description="The session that answers: the one that has the conversation, or another of its account while that "
+        "one is not connected."
+    )
     contact: ContactNames
     group: OptionalText = Field(description="The id of the group, if it is one.")
     state: ConversationState
@@ -61,7 +64,7 @@ class ConversationView(ResponseModel):
     last_at: OptionalTimestamp
     last_message: Preview | None = Field(description="Null once retention has erased it.")
     opted_out: bool
-    has_sender: bool = Field(description="Whether this session is the one that answers the contact by default.")
+    has_sender: bool = Field(description="Whether this account is the one that answers the contact by default.")
     tags: list[str]
     assigned_to: OptionalText = Field(description="The id of the person who answers it.")
 
@@ -86,12 +89,21 @@ class ReplyForecast(ResponseModel):
     ahead: int = Field(description="Messages that leave before it.")
 
 
+class EarlierNotes(ResponseModel):
+    """What the notes said before they were changed."""
+
+    text: str
+    at: OptionalTimestamp = Field(description="When this text was written; null where that was not recorded.")
+    by: OptionalText = Field(description="Who wrote it, by name.")
+
+
 class ConversationDetail(ConversationView):
     """A conversation with what people noted, and when an answer would leave."""
 
     notes: str
     noted_at: OptionalTimestamp = Field(description="When the notes were last changed.")
     noted_by: OptionalText = Field(description="Who did that, by name.")
+    earlier_notes: list[EarlierNotes] = Field(description="The texts before, the newest first, at most 20.")
     read_at: OptionalTimestamp
     closed_at: OptionalTimestamp
     created_at: OptionalTimestamp

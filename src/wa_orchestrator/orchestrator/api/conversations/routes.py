@@ -1,6 +1,7 @@
 """Conversations: list, search, read, and change what people note about them."""
 
 import asyncio
+import json
 from collections.abc import Collection, Sequence
 from typing import Annotated, Final, Literal
 
@@ -12,7 +13,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.conversation import ConversationState
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages import conversation_thread, message_search, reply_forecast
+from wa_orchestrator.messages import answering_sessions, conversation_thread, message_search, reply_forecast
 from wa_orchestrator.orchestrator.api.conversations import conversation_search, thread_views
 from wa_orchestrator.orchestrator.api.conversations.models import (
     ContactNames,
@@ -20,6 +21,7 @@ from wa_orchestrator.orchestrator.api.conversations.models import (
     ConversationPage,
     ConversationPatch,
     ConversationView,
+    EarlierNotes,
     Fields,
     ReadMark,
     ReplyForecast,
@@ -41,6 +43,8 @@ ConversationId = Annotated[str, Path(pattern=r"^c_[A-Za-z0-9_-]{2,200}$", exampl
 _FOUND = responses(NO_SUCH_CONVERSATION=404)
 #: Without a filter: who waits, then the others that are open.
 _ACTIVE: Final = (ConversationState.WAITING, ConversationState.OPEN)
+#: Of one contact; hardly anybody has so many numbers of ours.
+_MOST_TALKS: Final = 10
 #: Conversations examined for one page, however few of them match the filters that no index knows.
 _MOST_EXAMINED: Final = 1_000
 
@@ -85,8 +89,10 @@ class ConversationRoutes(RouteGroup):
         self, caller: LimitedReader, search: Annotated[ConversationSearch, Query()]
     ) -> ConversationPage:
         """List or search conversations. One begins when the contact writes, or the owner does from the phone."""
-        among = await self._context.session_labels.reached(caller.reach)
+        labels = self._context.session_labels
+        among = await labels.reached(caller.reach)
         own = among if search.session_id is None else _narrowed(among, search.session_id)
+        own = None if own is None else await labels.with_siblings(own)
         if search.search is not None:
             found, following = await conversation_search.find(self._context, search.search, own, search.cursor)
         else:
@@ -111,7 +117,8 @@ class ConversationRoutes(RouteGroup):
         after = None if cursor is None else paging.decode_entry(cursor)
         both = (self._scripts, self._archive)
         items, last = await conversation_thread.page(*both, known, after=after, limit=limit)
-        outlook = await reply_forecast.outlook(self._scripts, self._settings, known.session)
+        (device,) = await answering_sessions.find(self._scripts, [known])
+        outlook = await reply_forecast.outlook(self._scripts, self._settings, device.session)
         etas = [
             await reply_forecast.eta_of(self._scripts, item.message, outlook)
             if isinstance(item.message, Message)
@@ -160,6 +167,16 @@ class ConversationRoutes(RouteGroup):
         (shown,) = await self._views([await self._found(conversation_id, caller)])
         return ConversationView(**shown)
 
+    async def with_contact(self, contact: str, caller: Caller, *, besides: str) -> list[ConversationView]:
+        """Return the conversations with a person, known by this name, that the caller reaches, but for one."""
+        among = await self._context.session_labels.reached_accounts(caller.reach)
+        names = await conversation_records.names_of(self._scripts, [contact])
+        known = await conversation_records.read(
+            self._scripts, [each for each in names if among is None or each[0] in among]
+        )
+        shown = sorted((each for each in known if each.id != besides), key=lambda each: each.last_at, reverse=True)
+        return [ConversationView(**each) for each in await self._views(shown[:_MOST_TALKS])]
+
     # -- reading
 
     async def _page(
@@ -196,15 +213,15 @@ class ConversationRoutes(RouteGroup):
     async def _found(self, conversation_id: str, caller: Caller) -> StoredConversation:
         name = conversation.parse_id(conversation_id)
         reaches = await self._context.session_labels.account_filter_for(caller.reach)
-        known = await conversation_records.find(self._scripts, *name) if name and reaches(name[0]) else None
-        if known is None:
+        known = await conversation_records.find(self._scripts, *name) if name else None
+        if known is None or not any(map(reaches, known.sessions)):
             text = "There is no such conversation. GET /api/v1/conversations lists those that are kept."
             raise Refused("NO_SUCH_CONVERSATION", text, 404, conversationId=conversation_id)
         return known
 
     async def _views(self, found: Sequence[StoredConversation]) -> list[Fields]:
-        phones = await contacts.own_phones(self._scripts, [each.session for each in found])
-        pairs = [(phones[each.session], name) for each in found for name in each.names]
+        devices = await answering_sessions.find(self._scripts, found)
+        pairs = [(device.phone, name) for each, device in zip(found, devices, strict=True) for name in each.names]
         last, opted_out, senders = await asyncio.gather(
             conversation_thread.last_items(self._scripts, self._archive, found),
             contacts.opted_out_among(self._scripts, pairs),
@@ -214,7 +231,7 @@ class ConversationRoutes(RouteGroup):
         return [
             {
                 "conversation_id": each.id,
-                "session_id": each.session,
+                "session_id": device.session,
                 "contact": names_of(each),
                 "group": each.contact if each.group else "",
                 "state": each.state,
@@ -222,17 +239,17 @@ class ConversationRoutes(RouteGroup):
                 "waiting_since": each.waiting_since,
                 "last_at": each.last_at,
                 "last_message": previews.get((each.session, each.contact)),
-                "opted_out": any((phones[each.session], name) in opted_out for name in each.names),
-                "has_sender": sender == each.session,
+                "opted_out": any((device.phone, name) in opted_out for name in each.names),
+                "has_sender": sender in (device.session, *each.sessions),
                 "tags": list(each.tags),
                 "assigned_to": each.assigned,
             }
-            for each, sender in zip(found, senders, strict=True)
+            for each, device, sender in zip(found, devices, senders, strict=True)
         ]
 
     async def _detail(self, known: StoredConversation) -> ConversationDetail:
         (shown,) = await self._views([known])
-        outlook = await reply_forecast.outlook(self._scripts, self._settings, known.session)
+        outlook = await reply_forecast.outlook(self._scripts, self._settings, shown["session_id"])
         expected = await reply_forecast.prospect(self._scripts, known, outlook)
         reply = ReplyForecast(
             to="" if expected.obstacle else known.contact,
@@ -243,6 +260,7 @@ class ConversationRoutes(RouteGroup):
         )
         names = ("notes", "noted_at", "noted_by", "read_at", "closed_at", "created_at")
         others = {name: getattr(known, name) for name in names}
+        others["earlier_notes"] = [EarlierNotes(**json.loads(each)) for each in known.earlier_notes]
         return ConversationDetail(**shown, **others, reply=reply)
 
     # -- changes
@@ -250,10 +268,9 @@ class ConversationRoutes(RouteGroup):
     async def _change(
         self, known: StoredConversation, changes: ConversationChanges, caller: Caller, what: str, read_until: str
     ) -> None:
-        seen = await reply_forecast.outlook(self._scripts, self._settings, known.session)
-        phone = seen.session.phone if seen.session else ""
+        (device,) = await answering_sessions.find(self._scripts, [known])
         changed = await conversation_records.change(
-            self._scripts, known, changes, by=caller.key_id, what=what, our_phone=phone, read_until=read_until
+            self._scripts, known, changes, by=caller.key_id, what=what, our_phone=device.phone, read_until=read_until
         )
         if changed and changes:  # reading is no change of anything that somebody could want to trace
             await self._audit(caller, "conversation.change", known.id, change=what)
@@ -270,5 +287,5 @@ def names_of(known: StoredConversation) -> ContactNames:
     return ContactNames(phone=known.phone, lid=known.lid, name=known.name)
 
 
-def _narrowed(among: Collection[str] | None, session_id: str) -> Collection[str]:
-    return {session_id} if among is None else {session_id} & set(among)
+def _narrowed(among: frozenset[str] | None, session_id: str) -> frozenset[str]:
+    return frozenset({session_id}) if among is None else frozenset({session_id}) & among

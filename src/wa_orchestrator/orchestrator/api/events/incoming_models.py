@@ -93,6 +93,7 @@ FIELDS: Final[dict[str, Any]] = {
     "messageId": Annotated[str, Field(description="Our id of the message.")],
     "conversationId": _maybe(str, "The conversation with the contact or the group."),
     "from": _maybe(str, "How WhatsApp names the sender; in what was sent elsewhere, the recipient."),
+    "groupName": _maybe(str, "What the group is called; missing where WhatsApp has not told it yet."),
     "pushName": _maybe(str, "The name that the sender has chosen."),
     "username": _maybe(str, "By which others find the sender: a message can go to `@` and it."),
     "text": _maybe(str, "The text, caption, question, emoji of a reaction, or the words of the chosen button or row."),

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_pascal
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import INTERNAL, SUBJECTS, EventType, Payload
 from wa_orchestrator.orchestrator.api.events import incoming_models
-from wa_orchestrator.orchestrator.api.events.views import public_name
+from wa_orchestrator.orchestrator.api.events.views import UNTOLD, public_name
 from wa_orchestrator.web import openapi
 from wa_orchestrator.web.models import ResponseModel, Timestamp
 
@@ -54,6 +54,8 @@ def data_model(payload: type[Payload]) -> type[BaseModel]:
     hints = get_type_hints(payload)
     named: dict[str, Any] = {}
     for name, optional in stream_events.fields_of(payload).items():
+        if name in UNTOLD:
+            continue
         if name in _CONTACT:
             named["contact"] = Annotated[EventContact | None, Field(default=None)]
             continue

@@ -24,8 +24,10 @@ _NAMES = {
     "session": "sessionId", "message": "messageId", "webhook": "webhookId", "proxy": "proxyId", "call": "callId",
     "conversation": "conversationId",
 }  # fmt: skip
+#: Fields that are told in another one: `home` in the id of the conversation.
+UNTOLD = frozenset({"home"})
 #: Fields that are at the top of an event, or in `contact`.
-_ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"})
+_ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"}) | UNTOLD
 _INSTANTS = frozenset({"until"})
 #: What callers that are limited to some sessions are not told of a session's events: shared proxies, names of people.
 HIDDEN_FIELDS = frozenset({"proxy", "from", "to", "by"})
@@ -75,7 +77,7 @@ def _view(entry: Entry, details: Details) -> dict[str, Any]:
     if fields["type"] in OF_INCOMING:
         data |= _incoming(fields["session"], fields["whatsapp_id"], details.message)
         chat = conversation.contact_name(details.contact_phone, details.contact_lid, fields.get("group", ""))
-        data |= {"conversationId": conversation.id_of(fields["session"], chat)} if chat else {}
+        data |= {"conversationId": conversation.id_of(fields.get("home") or fields["session"], chat)} if chat else {}
     else:
         data |= {public_name(name): value for name, value in details.message.items()}
     if details.contact_phone or details.contact_lid:

@@ -32,6 +32,20 @@ elseif read_until ~= '' then
   -- When it was read changes with every look; it is no change by itself.
   if left ~= tonumber(unread or 0) then set('read_at', string.format('%.0f', now)) end
 end
+-- keep_notes: what the notes said before is kept, with when and by whom it was written.
+local MOST_NOTES = 20
+local function keep_notes()
+  local notes, at, who, earlier = unpack(redis.call('HMGET', CONVERSATION, 'notes', 'noted_at', 'noted_by', 'earlier_notes'))
+  if (notes or '') == '' then return end
+  local kept = cjson.decode(earlier and earlier ~= '' and earlier or '[]')
+  table.insert(kept, 1, cjson.encode({ text = notes, at = tonumber(at or 0), by = who or '' }))
+  while #kept > MOST_NOTES do table.remove(kept) end -- guard: most_notes
+  set('earlier_notes', cjson.encode(kept))
+end
+local before_notes = redis.call('HGET', CONVERSATION, 'notes') or ''
+for at = 1, #fields, 2 do
+  if fields[at] == 'notes' and fields[at + 1] ~= before_notes then keep_notes() break end -- guard: notes_kept
+end
 local is_same = true
 for at = 1, #fields, 2 do
   local before, after = redis.call('HGET', CONVERSATION, fields[at]) or '', fields[at + 1]

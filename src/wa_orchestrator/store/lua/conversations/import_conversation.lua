@@ -7,11 +7,11 @@
 -- KEYS[6] opt-outs hash  KEYS[7] zset of incoming messages  KEYS[8…] incoming hash of each text
 -- ARGV[1] session id  ARGV[2] our phone  ARGV[3] contact or group  ARGV[4] contact's phone ('' = unknown)  ARGV[5] LID ('' = unknown)
 -- ARGV[6] '1' for a group, '' otherwise  ARGV[7] name ('' = unknown)  ARGV[8] the same as it is searched  ARGV[9] when it was last used ms
--- ARGV[10] ms to keep texts  ARGV[11…] of each text, newest first: our id, WhatsApp's id, when ms, in | out, the text
+-- ARGV[10] ms to keep texts  ARGV[11] session under which the account keeps the conversation  ARGV[12…] of each text, newest first: our id, WhatsApp's id, when ms, in | out, the text
 -- returns {'imported'} | {'known'}
 local CONVERSATION, THREAD, INDEX, ACTIVITY, NAMES, OPT_OUTS, RECENT = unpack(KEYS, 1, 7)
-local session_id, phone, contact, contact_phone, contact_lid, group, name, folded, last_at, keep_ms = unpack(ARGV, 1, 10)
-local FIRST_TEXT, FIELDS = 11, 5
+local session_id, phone, contact, contact_phone, contact_lid, group, name, folded, last_at, keep_ms, home = unpack(ARGV, 1, 11)
+local FIRST_TEXT, FIELDS = 12, 5
 local is_known = redis.call('EXISTS', CONVERSATION) == 1
 
 local function opted_out()
@@ -38,7 +38,7 @@ if is_known then -- guard: imported_keeps_known
   if (redis.call('HGET', CONVERSATION, 'name') or '') == '' then set_name(NAMES, CONVERSATION, name, folded) end -- guard: imported_name
   return { 'known' }
 end
-redis.call('HSET', CONVERSATION, 'session', session_id, 'contact', contact, 'created_at', last_at, 'last_at', last_at,
+redis.call('HSET', CONVERSATION, 'session', home, 'our_phone', phone, 'contact', contact, 'created_at', last_at, 'last_at', last_at,
   'last_message', ARGV[FIRST_TEXT] or '', 'unread', 0, 'waiting_since', 0)
 if group == '1' then
   redis.call('HSET', CONVERSATION, 'group', 1)
@@ -47,5 +47,5 @@ else
 end
 set_name(NAMES, CONVERSATION, name, folded)
 enter_index(INDEX, CONVERSATION)
-redis.call('ZADD', ACTIVITY, last_at, session_id .. ' ' .. contact)
+redis.call('ZADD', ACTIVITY, last_at, home .. ' ' .. contact)
 return { 'imported' }

@@ -20,7 +20,8 @@
 -- ARGV[16] our id of it if its file is to be fetched, '' otherwise
 -- ARGV[17] our id of it  ARGV[18] contact or group of the conversation ('' = unknown)  ARGV[19] the contact's name ('' = unknown)
 -- ARGV[20] the same as it is searched  ARGV[21] amends | '': it changes an earlier message
--- ARGV[22…] fields and values of the message (its text among them, which the stream does not get)
+-- ARGV[22] session under which the account keeps the conversation
+-- ARGV[23…] fields and values of the message (its text among them, which the stream does not get)
 -- returns {'received', rest} | {'copied', rest} (another session of the phone reported it before) | {'already', rest}
 --    | {'fenced', epoch} | {'in_progress'} | {'repeated'}
 --   rest: '' | 'rest': the contact opts out, or did as a LID, or messages to somebody are set aside, or a worker's word alone would
@@ -30,7 +31,7 @@ local CONVERSATION, THREAD, BY_LID, LID_THREAD, INDEX, ACTIVITY, NAMES, CHANGES 
 local UNANSWERED, ANSWERED, PACE, FIRST_REPORT, SESSIONS_OF_PHONE, AFFINITY_OF_LID, HEARD = unpack(KEYS, 21, 27)
 local session_id, phone, contact_phone, contact_lid, keep_ms, whatsapp_id, kind, group, opts_out = unpack(ARGV, 1, 9)
 local incoming_type, direction, counts_at, file = unpack(ARGV, 13, 16)
-local id, chat, name, folded, amends = unpack(ARGV, 17, 21)
+local id, chat, name, folded, amends, home = unpack(ARGV, 17, 22)
 local refused = HEARD and refused_event(SESSION, HEARD, ARGV[10])
 if refused then return refused end
 local now = now_ms()
@@ -110,7 +111,8 @@ local function note_in_conversation()
     move_from_lid(INDEX, ACTIVITY, NAMES, CONVERSATION, THREAD, BY_LID, LID_THREAD, chat)
   end
   redis.call('HSETNX', CONVERSATION, 'created_at', now)
-  redis.call('HSET', CONVERSATION, 'session', session_id, 'contact', chat, 'last_at', now, 'last_message', id)
+  redis.call('HSET', CONVERSATION, 'session', home, 'our_phone', phone, 'contact', chat, 'last_at', now, 'last_message', id)
+  note_device(CONVERSATION, session_id)
   if group ~= '' then
     redis.call('HSET', CONVERSATION, 'group', 1)
   else
@@ -126,12 +128,15 @@ local function note_in_conversation()
   end
   set_name(NAMES, CONVERSATION, name, folded)
   enter_index(INDEX, CONVERSATION)
-  redis.call('ZADD', ACTIVITY, now, session_id .. ' ' .. chat)
+  redis.call('ZADD', ACTIVITY, now, home .. ' ' .. chat)
   redis.call('ZADD', THREAD, now, id)
   redis.call('PEXPIRE', THREAD, keep_ms)
 end
+local is_first = is_first_report()
 redis.call('HSET', INCOMING, 'whatsapp_id', whatsapp_id, 'kind', kind, 'contact_phone', contact_phone, 'contact_lid', contact_lid, 'received_at', now,
-  'group', group, 'direction', direction, unpack(ARGV, 22))
+  'group', group, 'direction', direction, unpack(ARGV, 23))
+if not is_first then redis.call('HSET', INCOMING, 'copied', '1') end -- guard: copied_is_marked
+if home ~= session_id then redis.call('HSET', INCOMING, 'home', home) end -- guard: home_is_noted
 redis.call('PEXPIRE', INCOMING, keep_ms)
 redis.call('ZADD', RECENT, now, session_id .. ' ' .. whatsapp_id)
 if has_both and known_phone ~= '' and known_phone ~= contact_phone then -- guard: lid_of_others
@@ -167,10 +172,10 @@ if amends ~= '' then -- guard: amends_nothing_new
   redis.call('ZADD', CHANGES, now, id)
   redis.call('ZREMRANGEBYRANK', CHANGES, 0, -MOST_CHANGES - 1)
   redis.call('PEXPIRE', CHANGES, keep_ms)
-elseif chat ~= '' then
+elseif chat ~= '' and is_first then -- guard: one_conversation
   note_in_conversation()
 end
-if not is_first_report() then return done('copied') end
+if not is_first then return done('copied') end
 emit(EVENTS, incoming_type, now, 'session', session_id, 'phone', phone,
-  'whatsapp_id', whatsapp_id, 'kind', kind, 'contact_phone', contact_phone, 'contact_lid', contact_lid, 'group', group)
+  'whatsapp_id', whatsapp_id, 'kind', kind, 'contact_phone', contact_phone, 'contact_lid', contact_lid, 'group', group, 'home', home ~= session_id and home or '')
 return done('received')

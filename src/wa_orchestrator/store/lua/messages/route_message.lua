@@ -40,7 +40,8 @@ if last_at and tonumber(accepted_at) >= tonumber(last_at) then -- guard: newest_
   leave_index(CONVERSATIONS, CONVERSATION)
   redis.call('HSET', CONVERSATION, 'last_at', accepted_at, 'last_message', id)
   enter_index(CONVERSATIONS, CONVERSATION)
-  redis.call('ZADD', ACTIVITY, accepted_at, session_id .. ' ' .. redis.call('HGET', CONVERSATION, 'contact'))
+  note_device(CONVERSATION, session_id)
+  redis.call('ZADD', ACTIVITY, accepted_at, table.concat(redis.call('HMGET', CONVERSATION, 'session', 'contact'), ' '))
   -- What a client wants sent later becomes an answer when it is due (promote_message).
   local is_later = tonumber(due_at or 0) > now and (deferred or '') == ''
   if not is_later then answer(CONVERSATIONS, CONVERSATION, MESSAGE, id) end -- guard: answers

@@ -9,6 +9,8 @@ local function answer(index, conversation, message, id)
   if (redis.call('HGET', message, 'batch') or '') ~= '' then return end -- guard: batch_answers_nobody
   leave_index(index, conversation)
   redis.call('HSET', conversation, 'unread', 0, 'waiting_since', 0, 'answer', id, 'answered_unread', unread, 'answered_since', since or 0)
+  -- wait_again finds it by this when the message has another sender by then.
+  redis.call('HSET', message, 'answers_in', table.concat(redis.call('HMGET', conversation, 'session', 'contact'), ' ')) -- guard: answers_in
   enter_index(index, conversation)
 end
 

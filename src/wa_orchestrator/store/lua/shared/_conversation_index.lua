@@ -1,4 +1,4 @@
--- Conversations: one hash per session and contact. Texts are not in it: the last message is named, and read where it is stored.
+-- Conversations: one hash per account and contact, under the session that had it first (`store/conversations/conversation_homes.py`). Texts are not in it: the last message is named, and read where it is stored.
 -- The index is one zset in the order of its members, `<session>:<state> <order> <session> <contact>`, and the same without the first session.
 -- State and order follow from the hash alone: waiting (somebody wrote and was not read; by since when), open or closed (by the last message).
 -- A group never waits: most of what is written there is not meant for us; nor does somebody who has opted out, whom nobody may
@@ -38,6 +38,18 @@ local function set_name(names, conversation, name, folded)
   redis.call('ZADD', names, 0, contact .. ' ' .. session_id .. ' ' .. (old or ''))
 end
 
+-- note_device: another session of the account took part in a conversation; what it reported and sent is stored under its own name.
+local function note_device(conversation, session_id)
+  local home, known = unpack(redis.call('HMGET', conversation, 'session', 'devices'))
+  local devices = cjson.decode(known and known ~= '' and known or '[]')
+  if session_id == home then return end
+  for _, each in ipairs(devices) do
+    if each == session_id then return end -- guard: device_once
+  end
+  devices[#devices + 1] = session_id
+  redis.call('HSET', conversation, 'devices', cjson.encode(devices))
+end
+
 -- forget: take a conversation out of everything but its own hash.
 local function forget(index, activity, names, conversation)
   leave_index(index, conversation)
@@ -53,7 +65,7 @@ local function move_from_lid(index, activity, names, conversation, thread, by_li
   forget(index, activity, names, by_lid)
   if redis.call('EXISTS', conversation) == 1 then
     local unread, since, notes, noted_at, noted_by = unpack(redis.call('HMGET', by_lid, 'unread', 'waiting_since', 'notes', 'noted_at', 'noted_by'))
-    local known_since, known_notes = unpack(redis.call('HMGET', conversation, 'waiting_since', 'notes'))
+    local known_since, known_notes, known_answer = unpack(redis.call('HMGET', conversation, 'waiting_since', 'notes', 'answer'))
     redis.call('HINCRBY', conversation, 'unread', tonumber(unread or 0))
     if tonumber(since or 0) > 0 and (tonumber(known_since or 0) == 0 or tonumber(since) < tonumber(known_since)) then
       redis.call('HSET', conversation, 'waiting_since', since)
@@ -61,6 +73,13 @@ local function move_from_lid(index, activity, names, conversation, thread, by_li
     if (known_notes or '') == '' and (notes or '') ~= '' then
       redis.call('HSET', conversation, 'notes', notes, 'noted_at', noted_at or 0, 'noted_by', noted_by or '')
     end
+    local answer, answered_unread, answered_since, first, devices =
+      unpack(redis.call('HMGET', by_lid, 'answer', 'answered_unread', 'answered_since', 'session', 'devices'))
+    if (known_answer or '') == '' and (answer or '') ~= '' then -- guard: answer_of_lid
+      redis.call('HSET', conversation, 'answer', answer, 'answered_unread', answered_unread, 'answered_since', answered_since)
+    end
+    note_device(conversation, first)
+    for _, each in ipairs(cjson.decode(devices and devices ~= '' and devices or '[]')) do note_device(conversation, each) end -- guard: devices_of_lid
     redis.call('DEL', by_lid)
   else
     redis.call('RENAME', by_lid, conversation)
