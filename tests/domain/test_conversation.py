@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wa_orchestrator.domain import conversation
-from wa_orchestrator.domain.conversation import ReplyFacts, ReplyObstacle
+from wa_orchestrator.domain.conversation import Device, ReplyFacts, ReplyObstacle, answering
 
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.sampled_from(["972501234567", "lid:12", "1203@g.us"]))
@@ -35,3 +35,26 @@ def test_what_keeps_people_from_answering_is_said_with_the_contacts_wish_first()
     assert conversation.obstacle(facts(banned=True)) is ReplyObstacle.BANNED
     assert conversation.obstacle(facts(session_exists=False, banned=True)) is ReplyObstacle.SESSION_GONE
     assert conversation.obstacle(facts(opted_out=True, session_exists=False)) is ReplyObstacle.OPTED_OUT
+
+
+def device(session: str, *, connected: bool) -> Device:
+    return Device(session, "972500000001", connected)
+
+
+@pytest.mark.parametrize(
+    ("home", "siblings", "answers"),
+    [
+        (True, [True], "home"),
+        (False, [False, True], "s1"),
+        (False, [False], "home"),
+        (None, [False, True], "s1"),
+        (None, [False], "s0"),
+        (None, [], None),
+    ],
+)
+def test_another_device_answers_only_while_the_one_that_has_the_conversation_is_not_connected(
+    home: bool | None, siblings: list[bool], answers: str | None
+) -> None:
+    own = None if home is None else device("home", connected=home)
+    chosen = answering(own, [device(f"s{number}", connected=each) for number, each in enumerate(siblings)])
+    assert (chosen.session if chosen else None) == answers

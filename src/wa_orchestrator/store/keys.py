@@ -410,8 +410,9 @@ incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 
 conversation: Final = _one_per_pair("conversation:<session_id>:<contact>")
 """hash, one conversation (`conversation_records.StoredConversation`), the contact as phone, `lid:…` or group; a field
-`draft <who>` is what a person has begun to write · receive, route, change_conversation, attend_conversation · ends with
-the retention of messages, or the erasure of the contact"""
+`draft <who>` is what a person has begun to write; the session is the one of the account that had it first ·
+receive, route, change_conversation, attend_conversation, move_conversation · ends with the retention of messages, or
+the erasure of the contact"""
 
 presence: Final = _one_per_pair("presence:<session_id>:<contact>")
 """hash of people who have a conversation open → when they last said so, what they do, their name ·
@@ -423,14 +424,15 @@ removes · ends with the retention of bodies"""
 
 CONVERSATION_INDEX: Final = "conversations:index"
 """zset, ordered by member: `<session>:<state> <order> <session> <contact>` and `:<state> …` · receive, route,
-change_conversation, index_conversation, remove_conversation"""
+change_conversation, index_conversation, move_conversation, remove_conversation"""
 
 CONVERSATION_ACTIVITY: Final = "conversations:activity"
-"""zset `<session> <contact>` by the last message, for retention · receive, route, remove_conversation"""
+"""zset `<session> <contact>` by the last message, for retention · receive, route, move_conversation,
+remove_conversation"""
 
 CONVERSATION_NAMES: Final = "conversations:names"
 """zset, ordered by member: `<contact> <session> <name without case>`, for lists and search · receive,
-remove_conversation"""
+move_conversation, remove_conversation"""
 
 changes_of: Final = _one_per_pair("message:changes:<session_id>:<whatsapp_id>")
 """zset of incoming reactions, votes, edits and deletions of a message, our ids by when they came, the latest 200 ·
