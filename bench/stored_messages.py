@@ -157,7 +157,7 @@ async def store_by_the_product(scripts: Scripts, number: int, *, send: bool) -> 
         await queues.cancel(scripts, place, reason="CANCELLED")
         return
     far_ms = 10**15
-    await queues.release(scripts, place, queues.Permit(3000, 30, 500, 0, far_ms, 0, far_ms, 60_000), to=to)
+    await queues.release(scripts, place, queues.Permit(3000, 30, 500, 0, far_ms, 0, far_ms, 60_000), other_name=to)
     await outbox.claim(scripts, place.session, phone=place.phone, epoch=1, lease_ms=60_000)
     await outbox.confirm_write(scripts, place, outbox.WritePermit(to, 0, far_ms, ()), epoch=1, lease_ms=60_000)
     for status in ("sent", "delivered"):

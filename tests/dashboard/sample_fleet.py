@@ -162,7 +162,7 @@ class FleetBuilder:
         if until == "queued":
             return name
         permit = queues.Permit(0, 10_000, 10_000, now - 1000, now + DAY_MS, now - 1000, now + DAY_MS, 60_000, holds=[])
-        assert isinstance(await queues.release(self.scripts, place, permit, to=to), queues.Released)
+        assert isinstance(await queues.release(self.scripts, place, permit, other_name=to), queues.Released)
         await outbox.claim(self.scripts, session_id, phone=phone, epoch=1, lease_ms=60_000)
         day = await self._day()
         if until in ("failed", "unknown"):

@@ -1,6 +1,7 @@
 """Etas against reality: the eta at acceptance, and when the message left."""
 
 import random
+from functools import partial
 from typing import Any
 
 from tests.conftest import Clock
@@ -9,6 +10,7 @@ from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import contacts
 
 HOUR_MS = 3_600_000
 
@@ -88,6 +90,32 @@ async def test_etas_are_exact_in_the_last_minutes_of_the_hours_and_in_a_burst(he
     assert len([at for at in left.values() if at < NOON + 9 * HOUR_MS]) == 3  # two long pauses fit in before 20:59
 
 
+async def _why(scenario: Scenario, message: str) -> tuple[WaitReason, int | None]:
+    held = scenario.scripts
+    session, found = await records.session(held, "w1"), await records.message(held, message)
+    assert session is not None
+    assert found is not None
+    facts = await facts_of(held, session)
+    forecast = forecast_of(scenario.settings, session, facts)
+    eta = await message_eta(held, forecast, found, new_contacts=facts.phone.new_contacts, now_ms=facts.now_ms)
+    assert eta is not None
+    return eta.because, eta.at_ms
+
+
+async def test_only_messages_to_new_contacts_are_said_to_wait_for_the_limit_on_those(
+    held: Scripts, clock: Clock
+) -> None:
+    await clock.set(NOON)
+    scenario = Scenario(held, settings())
+    await scenario.connect("w1", "972500000001")
+    await held.redis.hset(keys.pace("972500000001"), "lock_until", NOON + 60_000)
+    await held.redis.sadd(keys.contacts("972500000001"), "lid:77001")
+    await contacts.set_names(held, "97251000001", "77001")
+    people = ("97251000002", "97251000001", "lid:77001", "120363000000000001@g.us")
+    reasons = [(await _why(scenario, await scenario.accept("w1", "972500000001", to=to)))[0] for to in people]
+    assert [reason is WaitReason.REACHOUT_LOCKED for reason in reasons] == [True, False, False, False]
+
+
 async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Clock) -> None:
     await clock.set(NOON)
     scenario = Scenario(held, settings())
@@ -96,16 +124,7 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
     dispatcher = scenario.dispatcher()
     await settle(dispatcher)
 
-    async def why(message: str) -> tuple[WaitReason, int | None]:
-        session, found = await records.session(held, "w1"), await records.message(held, message)
-        assert session is not None
-        assert found is not None
-        facts = await facts_of(held, session)
-        forecast = forecast_of(scenario.settings, session, facts)
-        eta = await message_eta(held, forecast, found, new_contacts=facts.phone.new_contacts, now_ms=facts.now_ms)
-        assert eta is not None
-        return eta.because, eta.at_ms
-
+    why = partial(_why, scenario)
     assert (await why(second))[0] is WaitReason.IN_FLIGHT
     await scenario.send("w1", "972500000001")
     assert await why(second) == (WaitReason.PAUSE, NOON + 6_500)

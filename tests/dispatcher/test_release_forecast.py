@@ -110,7 +110,7 @@ async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | N
     for _ in range(20):
         now_ms = clock.now_ms
         limits = permit(scenario.settings, session, now_ms=now_ms, burst_until_ms=0, jitter=0.5)
-        match await queues.release(scenario.scripts, Place(message, PHONE, "w1"), limits, to=TO):
+        match await queues.release(scenario.scripts, Place(message, PHONE, "w1"), limits, other_name=TO):
             case queues.Released(at_ms):
                 return at_ms
             case queues.Wait(until_ms):

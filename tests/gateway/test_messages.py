@@ -37,7 +37,7 @@ async def _send(gate: Gate, **body: Any) -> str:
 
 
 async def _release(gate: Gate, message_id: str) -> None:
-    released = await queues.release(gate.scripts, Place(message_id, PHONE, "w1"), PERMIT, to="972511111111")
+    released = await queues.release(gate.scripts, Place(message_id, PHONE, "w1"), PERMIT, other_name="972511111111")
     assert isinstance(released, queues.Released)
 
 

@@ -73,6 +73,15 @@ async def test_a_message_to_a_lid_waits_for_no_limit_where_its_phone_has_written
     assert [await leaves(api, clock), await leaves(api, clock)] == [first, second]
 
 
+async def test_a_message_to_a_phone_waits_for_no_limit_where_its_lid_has_written(api: MessageApi, clock: Clock) -> None:
+    await says(api, "hello?", **HIDDEN)
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock=LOCK)
+    first = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    await contacts.set_names(api.context.scripts, FRIEND, LID)
+    second = await api.scenario.accept("w1", PHONE, to=BY_LID)
+    assert [await leaves(api, clock), await leaves(api, clock)] == [first, second]
+
+
 async def shown_by_the_owner(api: MessageApi) -> None:
     await sent_elsewhere(api)
     await sent_elsewhere(api)  # the worker repeats it
@@ -83,7 +92,6 @@ async def shown_in_a_group(api: MessageApi) -> None:
 
 
 async def shown_as_the_new_owner(api: MessageApi) -> None:
-    assert await api.scenario.send("w1", PHONE) is not None
     await tell(api, "CONTACT_IDENTITY_CHANGED", phone=f"{FRIEND}@s.whatsapp.net", newLid=f"{LID}@lid")
 
 
@@ -93,10 +101,42 @@ async def test_who_opted_out_as_a_lid_gets_nothing_under_the_phone_that_is_known
 ) -> None:
     await says(api, "STOP", **HIDDEN)
     await api.released(to=FRIEND)
+    assert await api.scenario.send("w1", PHONE) is not None
     waits = await api.scenario.accept("w1", PHONE, to=FRIEND)
     await shown(api)
     assert await api.scenario.status(waits) == "cancelled"
     assert await contacts.has_opted_out(api.context.scripts, FRIEND, phone=PHONE)
+
+
+@pytest.mark.parametrize("shown", [shown_by_the_owner, shown_in_a_group, shown_as_the_new_owner])
+async def test_what_was_set_aside_for_a_phone_leaves_once_its_lid_turns_out_to_have_written(
+    api: MessageApi, clock: Clock, shown: Callable[[MessageApi], Awaitable[None]]
+) -> None:
+    await says(api, "hello?", **HIDDEN)
+    await api.released(to=FRIEND)
+    assert await api.scenario.send("w1", PHONE) is not None  # a worker learns of a new owner as it writes to them
+    await clock.pass_ms(60_000)
+    first = await set_aside(api, FRIEND)
+    await shown(api)
+    second = await api.scenario.accept("w1", PHONE, to=BY_LID)
+    assert [await leaves(api, clock), await leaves(api, clock)] == [first, second]
+
+
+@pytest.mark.parametrize("when", ["before its release", "before it is written"])
+async def test_who_opted_out_as_a_lid_gets_nothing_under_the_phone_that_another_account_learned(
+    api: MessageApi, when: str
+) -> None:
+    await contacts.opt_out_from(api.context.scripts, BY_LID, phone=PHONE)
+    waits = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    if when == "before its release":
+        await contacts.set_names(api.context.scripts, FRIEND, LID)
+    await settle(api.scenario.dispatcher())
+    claimed = await api.worker().claim()
+    await contacts.set_names(api.context.scripts, FRIEND, LID)
+    if claimed is not None:
+        refused = await api.worker().call(f"{waits}/renew", {"beforeWrite": True})
+        assert refused.status_code == 409, refused.text
+    assert (await api.scenario.status(waits), await api.scenario.reason(waits)) == ("cancelled", "OPTED_OUT")
 
 
 async def test_an_opt_in_of_a_number_leaves_its_former_owner_on_the_list(api: MessageApi) -> None:

@@ -1,10 +1,13 @@
 """Messages of a deleted or relinked session: all are ended or rerouted, none is sent from a wrong account."""
 
+from typing import Any
+
 import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
+from tests.messages.test_incoming import tell
 from wa_orchestrator.orchestrator.sessions import queue_handover
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.messages import open_messages, queues
@@ -77,6 +80,62 @@ async def test_the_messages_of_a_deleted_session_to_one_person_all_leave_from_on
     messages = [await api.scenario.accept("w1", PHONE, to="97251000009") for _ in range(4)]
     await delete(api, "reroute")
     assert len({await api.context.redis.hget(keys.message(message), "session") for message in messages}) == 1
+
+
+async def test_the_messages_of_a_deleted_session_arrive_in_their_order_although_they_move_one_by_one(
+    api: MessageApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.scenario.connect("heir", OTHER, wanted="running")
+    messages = [await api.scenario.accept("w1", PHONE) for _ in range(3)]
+    dispatcher = api.scenario.dispatcher()
+    await dispatcher.router.step()
+    arrived: list[str | None] = []
+    reroute = queues.reroute
+
+    async def slow_reroute(*args: Any, **named: Any) -> Any:
+        moved = await reroute(*args, **named)
+        await clock.pass_ms(60_000)
+        await settle(dispatcher)
+        arrived.append(await api.scenario.send("heir", OTHER))
+        return moved
+
+    monkeypatch.setattr(queues, "reroute", slow_reroute)
+    await delete(api, "reroute")
+    assert arrived == messages
+
+
+@pytest.mark.parametrize(
+    ("how", "ends_as"), [("cancel", ["cancelled", "SESSION_DELETED"]), ("reroute", ["scheduled", ""])]
+)
+async def test_what_is_set_aside_does_not_stay_behind_when_its_session_is_deleted(
+    api: MessageApi, how: str, ends_as: list[str]
+) -> None:
+    await api.scenario.connect("heir", OTHER, wanted="running")
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
+    aside = await api.scenario.accept("w1", PHONE)
+    await settle(api.scenario.dispatcher())
+    assert await api.context.redis.zrange(keys.set_aside(PHONE), 0, -1) == [aside]
+    await delete(api, how)
+    await settle(api.scenario.dispatcher())
+    assert list(await end_of(api, aside)) == ends_as
+    assert not await api.context.redis.exists(keys.set_aside(PHONE))
+
+
+async def test_what_is_set_aside_at_a_phone_that_its_session_left_goes_with_the_others(
+    api: MessageApi, clock: Clock
+) -> None:
+    await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
+    aside, other = [await api.scenario.accept("w1", PHONE) for _ in range(2)]
+    await settle(api.scenario.dispatcher())
+    assert await api.context.redis.zrange(keys.set_aside(PHONE), 0, -1) == [aside, other]
+    await relink(api)
+    await queues.wake(api.context.scripts, PHONE)
+    arrived = []
+    for _ in range(2):
+        await settle(api.scenario.dispatcher())
+        arrived.append(await api.scenario.send("w1", OTHER))
+        await clock.pass_ms(60_000)
+    assert arrived == [aside, other]
 
 
 async def test_a_message_that_whatsapp_may_have_is_resent_only_from_the_same_phone(api: MessageApi) -> None:

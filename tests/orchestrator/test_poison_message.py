@@ -30,7 +30,7 @@ async def claimed(control: Orchestrator) -> None:
     session, now_ms = await now(control.context, "s1"), await scripts.now_ms()
     day = (now_ms - 1000, now_ms + 60_000)
     permit = queues.Permit(0, 100, 1000, *day, *day, lease_ms=60_000)
-    assert isinstance(await queues.release(scripts, PLACE, permit, to=TO), queues.Released)
+    assert isinstance(await queues.release(scripts, PLACE, permit, other_name=TO), queues.Released)
     taken = await outbox.claim(scripts, "s1", phone=PHONE, epoch=session.epoch, lease_ms=60_000)
     assert isinstance(taken, tuple)
 

@@ -46,7 +46,7 @@ async def _released(control: Orchestrator) -> None:
     await admission.accept(scripts, new, admission.Room(1000, 1000, now_ms))
     await queues.route(scripts, place, to=FRIEND)
     far_ms = now_ms + DAY_MS
-    await queues.release(scripts, place, queues.Permit(0, 100, 1000, 0, far_ms, 0, far_ms, 60_000), to=FRIEND)
+    await queues.release(scripts, place, queues.Permit(0, 100, 1000, 0, far_ms, 0, far_ms, 60_000), other_name=FRIEND)
 
 
 async def _sending(control: Orchestrator) -> None:

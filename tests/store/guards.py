@@ -276,6 +276,27 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
 
 
+@case("limit_by_name")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued("97251")
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    scene.recipients[message] = ""
+    assert await scene.release(message) == queues.Changed()  # whoever saw no limit looked up no other name
+
+
+@case("aside_returns")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "cap_until", scene.clock.now_ms + 1000)
+    aside, following = await scene.queued("97251"), await scene.queued("97251")
+    assert await scene.release(aside) == queues.SetAside()
+    await scene.clock.pass_ms(1000)
+    assert await scene.release(following) == queues.Changed()
+    assert await queues.restore_set_aside(scene.scripts, PHONE) == 1
+    assert isinstance(await scene.release(aside), queues.Released)
+
+
 @case("aside_in_order")
 async def _(scene: Scene) -> None:
     await scene.connected()
@@ -315,6 +336,10 @@ async def _(scene: Scene) -> None:
     assert await queues.restore_set_aside(scene.scripts, PHONE) is None
     await scene.clock.pass_ms(1000)
     assert await queues.restore_set_aside(scene.scripts, PHONE) == 1
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [stranger, later]
+    await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
+    assert await scene.release(stranger) == queues.SetAside()
+    await queues.restore_of_no_session(scene.scripts, PHONE)
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [stranger, later]
 
 

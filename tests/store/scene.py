@@ -115,7 +115,7 @@ class Scene:
     async def release(self, message: str, **changes: object) -> queues.Release:
         """Try to release a message."""
         return await queues.release(
-            self.scripts, self.places[message], self.permit(**changes), to=self.recipients[message]
+            self.scripts, self.places[message], self.permit(**changes), other_name=self.recipients[message]
         )
 
     async def claim(

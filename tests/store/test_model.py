@@ -36,6 +36,9 @@ from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.sessions import slots
 from wa_orchestrator.timestamps import FOREVER_MS
 
+#: Whoever is written to, by the name that a message has: one person has two.
+PERSONS = {"97251": "one", "lid:510": "one", "97252": "two"}
+NAMES = sorted(PERSONS)
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
 PROXIES = ("p1", "p2", "p3")
 SLOTS = 2
@@ -102,8 +105,8 @@ class Believing(TrueTime):
 
 
 class Messages(RuleBasedStateMachine):
-    """Accept, route, release, claim, write, ack, nack, expire, new epoch, cancel, hold, opt out, fail over: in any order,
-    while Redis' clock is set and operators' acts are cut off between two steps.
+    """Accept, route, release, claim, write, ack, nack, refuse, expire, new epoch, cancel, hold, opt out, fail over, limit
+    new contacts, hear from them: in any order, while Redis' clock is set and acts are cut off between two steps.
 
     To a script a clock that is set forward is time which passes. Only a clock that nobody sets can tell the two apart: a
     dispatcher has one, and so has the model's.
@@ -121,6 +124,10 @@ class Messages(RuleBasedStateMachine):
         self.runs_on: dict[str, str] = {}
         self.held: set[str] = set()
         self.opted_out: set[str] = set()
+        #: Of which phone who is no new contact, and of those whose messages must not be set aside any more.
+        self.known: set[tuple[str, str]] = set()
+        self.answered: set[tuple[str, str]] = set()
+        self.heard = 0
         self.true_ms = 0
         self.clock_steps = self.clock_steps_of(self)
         self.was_set_back = False
@@ -149,6 +156,7 @@ class Messages(RuleBasedStateMachine):
             self.model.epoch[session] = 1
             self.runs_on[session] = "p1" if phone.endswith("1") else "p2"
             self.workers.append(Worker(session, 1))
+        await contacts.set_names(self.scene.scripts, "97251", "510")
 
     def teardown(self) -> None:
         """Check every status that each message has had, and close what was opened."""
@@ -165,7 +173,7 @@ class Messages(RuleBasedStateMachine):
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), priority=st.integers(1, 3))
+    @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(NAMES), priority=st.integers(1, 3))
     def accept_and_route(self, session: str, to: str, priority: int) -> None:
         """A client's message reaches its queue."""
         if to in self.opted_out:
@@ -187,9 +195,14 @@ class Messages(RuleBasedStateMachine):
     def release(self, session: str, pause_ms: int) -> None:
         """A dispatcher tries to release the first message of a phone through one of its sessions."""
         phone = PHONES[session]
-        waiting: Any = self.do(self.redis.zrange(keys.queue(phone), 0, 0))
-        if waiting:
-            self.do(self._release(waiting[0], session, pause_ms))
+        _, (queue,) = self.do(phone_queues.heads(self.scene.scripts, [phone]))
+        limited_until_ms = queue.pace.new_contacts.at_ms
+        if queue.set_aside and limited_until_ms <= self.clock.now_ms:
+            assert self.do(queues.restore_set_aside(self.scene.scripts, phone))
+        elif queue.first:
+            self.do(self._release(queue.first, session, pause_ms))
+        elif queue.set_aside and not queue.pace.in_flight:
+            self.do(self.redis.zadd(keys.DUE, {phone: limited_until_ms}))
 
     async def _release(self, message: str, session: str, pause_ms: int) -> None:
         day = self.clock.now_ms // DAY_MS * DAY_MS
@@ -201,7 +214,8 @@ class Messages(RuleBasedStateMachine):
         jumped_ms = self.clock_steps.jumped_ms(self.clock.now_ms, MINUTE_MS)
         held_by = ("all", f"session:{session}")
         permit = queues.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS, MINUTE_MS + jumped_ms, held_by)
-        outcome = await queues.release(self.scene.scripts, place, permit, to=self.scene.recipients[message])
+        name = await contacts.other_name(self.scene.scripts, self.scene.recipients[message])
+        outcome = await queues.release(self.scene.scripts, place, permit, other_name=name)
         if isinstance(outcome, queues.Wait) and jumped_ms:
             outcome = replace(outcome, until_ms=min(outcome.until_ms, self.clock.now_ms + MINUTE_MS))
         next_ms: int | None = self.clock.now_ms
@@ -247,22 +261,24 @@ class Messages(RuleBasedStateMachine):
         to, phone = self.scene.recipients[message], PHONES[worker.session]
         self.scene.places[message] = queues.Place(message, phone, worker.session)
         fields = ("all", f"session:{worker.session}")
-        outcome = await self.scene.confirm_write(message, worker.epoch, worker.session, holds=fields)
+        name = await contacts.other_name(self.scene.scripts, to)
+        outcome = await self.scene.confirm_write(message, worker.epoch, worker.session, holds=fields, other_name=name)
         if not isinstance(outcome, outbox.Renewed):
             worker.holds = ""
             if outcome == outbox.WriteRefused("cancelled", "OPTED_OUT"):
                 self.model.ended[message] = "cancelled"
             return
         assert worker.epoch == self.model.epoch[worker.session], "I10: an older epoch wrote"
-        assert to not in self.opted_out, "I18: written to somebody who has opted out"
+        assert not {PERSONS[each] for each in self.opted_out} & {PERSONS[to]}, "I18: written to somebody who opted out"
+        pace = await records.phone_pace(self.scene.scripts, phone, since_ms=self.clock.now_ms)
+        is_limited = pace.new_contacts.at_ms > self.clock.now_ms
+        assert not is_limited or (phone, PERSONS[to]) in self.known, "written to a new contact during a limit on those"
         assert not self.held & set(fields), "I18: written during a hold"
         whatsapp_id = str(await self.redis.hget(keys.message(message), "whatsapp_id"))
         day = self.clock.now_ms // DAY_MS
         self.model.arrivals.append(Arrival(self.true_ms, day, phone, to, message, whatsapp_id))
 
-    @rule(
-        session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), ms=st.integers(0, 2 * PAUSE_MS)
-    )
+    @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(NAMES), ms=st.integers(0, 2 * PAUSE_MS))
     def hurry(self, session: str, to: str, ms: int) -> None:
         """The usual way at once: one more message, some time, and the phone's next message as far as it may go."""
         self.accept_and_route(session, to, 2)
@@ -280,6 +296,8 @@ class Messages(RuleBasedStateMachine):
             outcome = self.do(self.scene.ack(worker.holds, status))
             assert isinstance(outcome, outbox.Became | outbox.Already)
             self.model.ended[worker.holds] = "sent"
+            if status != "sent":
+                self.known.add((PHONES[worker.session], PERSONS[self.scene.recipients[worker.holds]]))
             worker.holds = ""
 
     @rule(index=st.integers(0, 50), backoff_ms=st.one_of(st.none(), st.integers(0, 30_000)))
@@ -296,6 +314,53 @@ class Messages(RuleBasedStateMachine):
             assert isinstance(outcome, Fenced), "I10: an older epoch nacked"
         elif isinstance(outcome, outbox.Became) and outcome.status != "queued":
             self.model.ended[message] = outcome.status
+
+    @rule(index=st.integers(0, 50))
+    def refuse(self, index: int) -> None:
+        """WhatsApp lets the phone write to no more new contacts, and takes this message for one to such."""
+        worker = self.workers[index % len(self.workers)]
+        if not worker.holds:
+            return
+        message, worker.holds, phone = worker.holds, "", PHONES[worker.session]
+        if worker.epoch == self.model.epoch[worker.session]:
+            self.limit(phone, "cap", MINUTE_MS)
+        self.do(self._refuse(worker, message, queues.Place(message, phone, worker.session)))
+
+    async def _refuse(self, worker: Worker, message: str, place: queues.Place) -> None:
+        self.scene.places[message] = place
+        attempts = int(await self.redis.hget(keys.message(message), "attempts") or 0)
+        verdict = outbox.FailureVerdict(attempts, "NEW_CHAT_CAP", 0, place="aside")
+        outcome = await outbox.nack(self.scene.scripts, place, epoch=worker.epoch, verdict=verdict, day="20250615")
+        if isinstance(outcome, outbox.Became):
+            who = (place.phone, PERSONS[self.scene.recipients[message]])
+            self.known.discard(who)
+            self.answered.discard(who)
+
+    @rule(
+        phone=st.sampled_from(sorted(set(PHONES.values()))),
+        which=st.sampled_from(["lock", "cap"]),
+        ms=st.sampled_from([0, PAUSE_MS, MINUTE_MS, DAY_MS]),
+    )
+    def limit(self, phone: str, which: contacts.NewContactLimit, ms: int) -> None:
+        """WhatsApp limits whom a phone may write to, or lifts that."""
+        until_ms = self.clock.now_ms + ms if ms else 0
+        self.do(contacts.limit(self.scene.scripts, phone, which, session="w1", until_ms=until_ms, source="reported"))
+
+    @rule(session=st.sampled_from(sorted(PHONES)), name=st.sampled_from(NAMES), is_cut_off=st.booleans())
+    def person_writes(self, session: str, name: str, is_cut_off: bool) -> None:
+        """A person writes to a phone of ours; the server dies before it has done all that follows."""
+        self.heard += 1
+        phone, lid = PHONES[session], name.removeprefix("lid:")
+        both = (name, "510" if name == "97251" else "") if lid == name else ("", lid)
+        said = contacts.Incoming(session, phone, f"3EB0AA{self.heard}", "text", *both)
+        outcome = self.do(contacts.receive(self.scene.scripts, said, keep_ms=DAY_MS))
+        assert isinstance(outcome, contacts.Received | contacts.ReceivedCopy)
+        self.known.add((phone, PERSONS[name]))
+        if outcome.rest and is_cut_off:
+            return
+        if outcome.rest:
+            self.do(contacts.reopen(self.scene.scripts, phone, name, by="writing"))
+        self.answered.add((phone, PERSONS[name]))
 
     @rule()
     def expire_leases(self) -> None:
@@ -360,7 +425,7 @@ class Messages(RuleBasedStateMachine):
         self.do(contacts.opt_out(self.scene.scripts, to, word="stop", via="test"))
         self._cancel_some([each for each in self.model.accepted if self.scene.recipients[each] == to], steps)
 
-    @rule(to=st.sampled_from(["97251", "97252"]))
+    @rule(to=st.sampled_from(NAMES))
     def opt_in(self, to: str) -> None:
         """They want messages again."""
         self.opted_out.discard(to)
@@ -436,15 +501,17 @@ class Messages(RuleBasedStateMachine):
         pipe = self.redis.pipeline(transaction=False)
         pipe.hgetall(keys.COUNTS)
         pipe.zcard(keys.LEASES)
-        for phone in phones:
-            pipe.zcard(keys.queue(phone))
+        for place in (keys.queue, keys.set_aside):
+            for phone in phones:
+                pipe.zcard(place(phone))
         for session in PHONES:
             pipe.llen(keys.outbox(session))
         for message in self.model.accepted:
             pipe.hget(keys.message(message), "status")
         counts, leased, *rest = await pipe.execute()
-        waiting, released = sum(rest[: len(phones)]), sum(rest[len(phones) : len(phones) + len(PHONES)])
-        statuses = rest[len(phones) + len(PHONES) :]
+        places = 2 * len(phones)
+        waiting, released = sum(rest[:places]), sum(rest[places : places + len(PHONES)])
+        statuses = rest[places + len(PHONES) :]
         assert int(counts.pop("accepted", 0)) == len(self.model.accepted) == sum(map(int, counts.values()))
         assert {name: int(n) for name, n in counts.items() if int(n)} == Counter(statuses)
         assert waiting == statuses.count("queued")
@@ -466,6 +533,15 @@ class Messages(RuleBasedStateMachine):
         assert asleep == []
 
     @invariant()
+    def nothing_is_kept_back_from_whoever_wrote(self) -> None:
+        """What was set aside for a person returns when that person writes, and what follows is not set aside."""
+        if hasattr(self, "scene"):
+            for phone in sorted(set(PHONES.values())):
+                aside: Any = self.do(self.redis.zrange(keys.set_aside(phone), 0, -1))
+                kept = {(phone, PERSONS[self.scene.recipients[each]]) for each in aside}
+                assert not kept & self.answered
+
+    @invariant()
     def one_message_has_one_whatsapp_id(self) -> None:
         """I2."""
         names = defaultdict(set)
@@ -482,7 +558,7 @@ class Messages(RuleBasedStateMachine):
         for arrival in self.model.arrivals:
             if arrival.message not in seen:
                 seen.add(arrival.message)
-                lane = (arrival.phone, arrival.to, self.model.priority[arrival.message])
+                lane = (arrival.phone, PERSONS[arrival.to], self.model.priority[arrival.message])
                 first[lane].append(order[arrival.message])
         assert all(lane == sorted(lane) for lane in first.values())
 

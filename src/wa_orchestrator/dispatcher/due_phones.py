@@ -26,7 +26,7 @@ class DuePhone:
 
     queue: QueueHead
     message: Message | None = None
-    """The first message of its queue; None if it is missing, or if the phone cannot send now anyway."""
+    """The head of its queue; None if it is missing, or if the phone cannot send now anyway."""
     sessions: Sequence[Session] = ()
 
     def sender_of(self, message: Message, holds: Holds, now_ms: int) -> Session | None:
@@ -53,17 +53,17 @@ class DuePhone:
 async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Holds, Sequence[DuePhone]]:
     """Read these phones and the holds. A phone that may not send now is not read any further."""
     holds, queues = await phone_queues.heads(scripts, phones)
-    asked = [queue.first for queue in queues if _may_send(queue, now_ms)]
+    asked = [queue.head for queue in queues if _may_send(queue, now_ms)]
     if not asked:
         return holds, [DuePhone(queue) for queue in queues]
     found, linked = await asyncio.gather(records.messages(scripts, asked), sessions_of_phones(scripts, phones))
     messages: dict[str, Message] = {message.id: message for message in found}
     sessions = await _sessions(scripts, found, dict(zip(phones, linked, strict=True)))
-    return holds, [DuePhone(queue, messages.get(queue.first), sessions.get(queue.phone, ())) for queue in queues]
+    return holds, [DuePhone(queue, messages.get(queue.head), sessions.get(queue.phone, ())) for queue in queues]
 
 
 def _may_send(queue: QueueHead, now_ms: int) -> bool:
-    return bool(queue.first) and not queue.pace.in_flight and queue.pace.silence_end(now_ms) <= now_ms
+    return bool(queue.head) and not queue.pace.in_flight and queue.pace.silence_end(now_ms) <= now_ms
 
 
 async def _sessions(

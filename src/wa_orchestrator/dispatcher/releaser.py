@@ -13,6 +13,7 @@ from wa_orchestrator.dispatcher.clock_steps import ClockSteps
 from wa_orchestrator.dispatcher.due_phones import DuePhone
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
+from wa_orchestrator.domain.recipient import lid_of
 from wa_orchestrator.messages.session_pace import Holds
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import due_items
@@ -101,8 +102,8 @@ class Releaser:
             return now_ms
         if pace.in_flight:
             return None
-        if not queue.first:
-            return aside_until if queue.set_aside and aside_until < FOREVER_MS else None
+        if not queue.head:
+            return None
         silent_until = pace.silence_end(now_ms)
         silent_until = self._clock_steps.true_end(silent_until - pace.silence_ms, silent_until)
         if silent_until > now_ms:
@@ -110,6 +111,11 @@ class Releaser:
         if due.message is None:
             return await self._forget(queue, now_ms)
         sender = due.sender_of(due.message, holds, now_ms)
+        if sender is None and queue.set_aside:
+            await queues.restore_of_no_session(self._scripts, queue.phone)
+            return now_ms
+        if not queue.first:
+            return aside_until if aside_until < FOREVER_MS else None
         if sender is None:
             waits = await self._router.find_sender(due.message)
             return now_ms + _TROUBLE_MS if waits else now_ms
@@ -117,8 +123,8 @@ class Releaser:
 
     async def _forget(self, queue: QueueHead, now_ms: int) -> int:
         """Remove a queue entry without a message; it would block those behind it."""
-        await phone_queues.remove(self._scripts, queue.phone, queue.first)
-        log.error("message.missing", message=queue.first, phone=queue.phone)
+        await phone_queues.remove(self._scripts, queue.phone, queue.head)
+        log.error("message.missing", message=queue.head, phone=queue.phone)
         return now_ms
 
     async def _release(
@@ -129,8 +135,10 @@ class Releaser:
         limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=burst_until_ms, jitter=self._jitter())
         jumped_ms = self._clock_steps.jumped_ms(now_ms, limits.minute_ms)
         whole_minute = replace(limits, minute_ms=limits.minute_ms + jumped_ms)
-        name = await contacts.known_name(self._scripts, message.to)
-        released = await queues.release(self._scripts, place, whole_minute, to=name)
+        # A phone's LID is looked up only where it matters: most releases need not pay for it.
+        must_know = lid_of(message.to) or queue.pace.new_contacts.at_ms > now_ms
+        name = await contacts.other_name(self._scripts, message.to) if must_know else ""
+        released = await queues.release(self._scripts, place, whole_minute, other_name=name)
         match released:
             case queues.Released(at_ms):
                 waited_ms = at_ms - max(message.accepted_at, queue.pace.silent_until)

@@ -12,12 +12,13 @@ from wa_orchestrator.domain.pacing.forecast import Eta, Forecast, Turn
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.domain.pacing.limits import DAY_MS, Pace
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
+from wa_orchestrator.domain.recipient import is_group
 from wa_orchestrator.domain.sessions.session import CAN_SEND
 from wa_orchestrator.messages.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages import contacts, phone_queues
 from wa_orchestrator.store.messages.phone_queues import QueuePage
 from wa_orchestrator.store.records import Message, PhonePace, Session
 
@@ -86,8 +87,10 @@ async def message_eta(
         return Eta(None, WaitReason.NOTHING)  # it is in the outbox: its worker claims it any moment
     if forecast is None:
         return Eta(None, WaitReason.NO_SENDER)
-    position = await phone_queues.position(scripts, message)
-    if position.is_set_aside or (new_contacts.at_ms > now_ms and not position.is_known_contact):
+    names = await contacts.names_of(scripts, message.to)
+    position = await phone_queues.position(scripts, message, names=names)
+    is_new_contact = not position.is_known_contact and not is_group(message.to)
+    if position.is_set_aside or (new_contacts.at_ms > now_ms and is_new_contact):
         return forecast.eta_after(wait_until(new_contacts.at_ms, new_contacts.because))
     if message.due_at > now_ms and position.turn is not None:
         eta = forecast.eta_of_turn(position.turn, position.length + forecast.in_flight)

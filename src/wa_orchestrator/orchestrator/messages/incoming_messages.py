@@ -116,6 +116,7 @@ async def on_identity_changed(context: Context, session: Session, event: WorkerE
     )
     if changed:
         log.warning("contact.identity_changed", session=session.id)
+    await contacts.reopen(context.scripts, session.phone, names["contact_phone"], by="name")
     where = {"session": session.id, "phone": session.phone}
     await opt_outs.carry_over(context, names["contact_phone"], names["new_lid"], **where)
 

@@ -96,9 +96,9 @@ class OutboxService:
         place = Place(message_id, message.phone, session.id)
         now_ms = await self._scripts.now_ms()
         await self._note_write(message_id, now_ms)
-        # A LID whose phone became known meanwhile may have opted out by that.
-        name = await contacts.known_name(self._scripts, message.to)
-        permit = self._write_permit(session, message, name, now_ms)
+        # Whoever is known by a phone and a LID may have opted out under the other name.
+        other_name = await contacts.other_name(self._scripts, message.to)
+        permit = self._write_permit(session, message, other_name, now_ms)
         outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)
         if isinstance(outcome, outbox.WriteRefused):
             log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
@@ -124,12 +124,12 @@ class OutboxService:
             raise _no_such_message(message_id)
         return message
 
-    def _write_permit(self, session: Session, message: Message, to: str, now_ms: int) -> outbox.WritePermit:
+    def _write_permit(self, session: Session, message: Message, other_name: str, now_ms: int) -> outbox.WritePermit:
         pace = at_scale(self._settings, pace_of(self._settings, session, now_ms))
         hours = hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
         # The phone's hold counts also where the session has left that phone.
         fields = {*hold_fields(session), holds.of_phone(message.phone)}
-        return outbox.WritePermit(to, *hours, sorted(fields))
+        return outbox.WritePermit(other_name, *hours, sorted(fields))
 
     async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> tuple[str, Failure]:
         """Record that an attempt failed, and decide what happens to the message; returns its status and the reason."""

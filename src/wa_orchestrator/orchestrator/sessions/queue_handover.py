@@ -55,9 +55,13 @@ async def follow_to_new_phone(context: Context, session_id: str) -> None:
 
 
 async def _unended(context: Context, session: Session) -> list[Message]:
-    """Return a session's unfinished messages, each once, also those not routed yet."""
+    """Return a session's unfinished messages, each once, also those not routed yet; the oldest first.
+
+    They move one by one: a newer one that moved first would leave before the older ones to the same recipient.
+    """
     found = open_messages.unended(context.scripts, keys.messages_of_session(session.id))
-    return list({each.id: each async for each in found if each.session == session.id}.values())
+    own = {each.id: each async for each in found if each.session == session.id}
+    return sorted(own.values(), key=lambda each: each.sequence)
 
 
 async def _settle(context: Context, message: Message, candidates: list[Candidate]) -> None:

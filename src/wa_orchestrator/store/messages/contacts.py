@@ -231,6 +231,11 @@ async def names_of(scripts: Scripts, recipient: str) -> tuple[str, ...]:
     return (recipient, other) if other else (recipient,)
 
 
+async def other_name(scripts: Scripts, recipient: str) -> str:
+    """Return the other name of a recipient; the same where there is none."""
+    return (await names_of(scripts, recipient))[-1]
+
+
 async def affinity(scripts: Scripts, recipient: str) -> str | None:
     """Return the session that last exchanged messages with a recipient."""
     found: Any = await scripts.redis.get(keys.affinity(recipient))

@@ -63,7 +63,8 @@ class WriteRefused:
 class WritePermit:
     """What a message is checked against right before it is written: its recipient, the hours, the holds."""
 
-    to: str
+    other_name: str
+    """Of its recipient, the name that it does not have; the same where there is no other."""
     open_from_ms: int
     open_until_ms: int
     holds: Sequence[str]
@@ -148,7 +149,7 @@ async def confirm_write(
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     names += await conversation_of(scripts, place)
     hours = (permit.open_from_ms, permit.open_until_ms)
-    args = [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds]
+    args = [*head(place), epoch, lease_ms, permit.other_name, *hours, *permit.holds]
     return await scripts.ask(
         "confirm_write",
         names,

@@ -24,8 +24,13 @@ class QueueHead:
     phone: str
     pace: PhonePace
     first: MessageId
-    set_aside: int
-    """How many of its messages a reach-out lock keeps out of the queue."""
+    set_aside: MessageId
+    """The first message that a limit on new contacts keeps out of the queue; '' where none is kept out."""
+
+    @property
+    def head(self) -> MessageId:
+        """The message that the phone serves next: its first one; of those set aside only where no other waits."""
+        return self.first or self.set_aside
 
 
 async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, Hold], list[QueueHead]]:
@@ -34,15 +39,19 @@ async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, Hold
         for phone in phones:
             pipe.hgetall(keys.pace(phone))
             pipe.zrange(keys.queue(phone), 0, 0)
-            pipe.zcard(keys.set_aside(phone))
+            pipe.zrange(keys.set_aside(phone), 0, 0)
         pipe.hgetall(keys.HOLDS)
         replies: list[Any] = await pipe.execute()
     holds = holds_from(replies.pop())
     found = zip(phones, replies[::3], replies[1::3], replies[2::3], strict=True)
     return holds, [
-        QueueHead(phone, decode(PhonePace, pace, sent=()), MessageId(first[0] if first else ""), int(set_aside))
-        for phone, pace, first, set_aside in found
+        QueueHead(phone, decode(PhonePace, pace, sent=()), _first(queued), _first(set_aside))
+        for phone, pace, queued, set_aside in found
     ]
+
+
+def _first(ids: Sequence[str]) -> MessageId:
+    return MessageId(ids[0] if ids else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +68,19 @@ class Position:
     turn: Turn | None
 
 
-async def position(scripts: Scripts, message: Message) -> Position:
+async def position(scripts: Scripts, message: Message, *, names: Sequence[str]) -> Position:
+    """Return where a message stands; `names` are those of its recipient."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         pipe.zrank(keys.queue(message.phone), message.id)
         pipe.zcard(keys.queue(message.phone))
         pipe.zscore(keys.set_aside(message.phone), message.id)
-        pipe.sismember(keys.contacts(message.phone), message.to)
+        pipe.smismember(keys.contacts(message.phone), names)
         pipe.zrank(keys.later(message.phone), message.id)
         pipe.zcount(keys.later(message.phone), "-inf", f"({message.due_at}")
         pipe.zrange(keys.later(message.phone), 0, 0, withscores=True)
         rank, length, set_aside, known, later_rank, earlier, first = await pipe.execute()
     turn = None if later_rank is None else Turn(message.due_at, later_rank, later_rank - earlier, int(first[0][1]))
-    return Position(rank, length, set_aside is not None, bool(known), turn)
+    return Position(rank, length, set_aside is not None, any(known), turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +201,10 @@ async def asleep(scripts: Scripts, phones: Sequence[str]) -> list[str]:
 
 async def remove(scripts: Scripts, phone: str, message_id: str) -> None:
     """Remove the queue entry of a message that does not exist any more."""
-    await scripts.redis.zrem(keys.queue(phone), message_id)
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.zrem(keys.queue(phone), message_id)
+        pipe.zrem(keys.set_aside(phone), message_id)
+        await pipe.execute()
 
 
 async def sent_and_queued(scripts: Scripts, since_ms: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:

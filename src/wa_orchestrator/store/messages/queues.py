@@ -177,15 +177,16 @@ async def promote(scripts: Scripts, place: Place) -> bool:
     return await scripts.whether("promote_message", names, args, queued=True, early=False, gone=False)
 
 
-async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
+async def release(scripts: Scripts, place: Place, permit: Permit, *, other_name: str) -> Release:
     """Move the first message of the phone to the session's outbox, if the phone may send now.
 
-    `to` is the name by which its recipient is known now.
+    `other_name` is that of its recipient, the same where there is no other. With '' for one that nobody looked up the
+    answer is `Changed` where it matters.
     """
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     limits = [permit.pause_ms, permit.per_minute, permit.per_day, permit.day_start_ms, permit.day_end_ms]
     hours = [permit.open_from_ms, permit.open_until_ms]
-    args = [*head(place), *limits, *hours, permit.lease_ms, to, permit.minute_ms, *permit.holds]
+    args = [*head(place), *limits, *hours, permit.lease_ms, other_name, permit.minute_ms, *permit.holds]
     return await scripts.ask(
         "release_message",
         names,
@@ -203,8 +204,17 @@ async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) ->
 
 async def restore_set_aside(scripts: Scripts, phone: str) -> int | None:
     """Return all messages that were set aside to the queue: how many, or None while the lock lasts."""
+    return await _restore(scripts, phone, "")
+
+
+async def restore_of_no_session(scripts: Scripts, phone: str) -> None:
+    """Do the same whatever limit the phone has: no session of it is left, and others may send what it keeps aside."""
+    await _restore(scripts, phone, "no_session")
+
+
+async def _restore(scripts: Scripts, phone: str, why: str) -> int | None:
     names = [keys.pace(phone), keys.set_aside(phone), keys.queue(phone), keys.DUE]
-    reply = await scripts.run("restore_queue", names, [phone])
+    reply = await scripts.run("restore_queue", names, [phone, why])
     match reply:
         case ["restored", count]:
             return int(count)

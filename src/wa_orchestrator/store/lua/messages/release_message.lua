@@ -5,13 +5,14 @@
 -- Atomic because two dispatchers may run: checking the pause, the limits and what is in flight, and the move, must be one step.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- ARGV[4] pause ms (drawn for this message)  ARGV[5] per minute  ARGV[6] per day  ARGV[7] start of the day ms  ARGV[8] end of the day ms
--- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms  ARGV[12] recipient as known now  ARGV[13] length of the minute ms
+-- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms
+-- ARGV[12] the recipient's other name, the same for none ('' = not looked up)  ARGV[13] length of the minute ms
 -- ARGV[14…] fields of holds that concern it, beside its phone's
 -- returns {'released', now} | {'wait', until ms, because} | {'busy', id} | {'changed'} | {'offline', status} | {'held', field} | {'set_aside'}
 --       | {'must_end', reason}
 local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
 local pause_ms, per_minute, per_day, day_start, day_end = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local open_from, open_until, lease_ms, recipient, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
+local open_from, open_until, lease_ms, other_name, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
 local FIRST_HOLD = 14
 local now = now_ms()
 local in_flight, lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'in_flight', 'lock_until', 'cap_until'))
@@ -19,7 +20,7 @@ local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
 if in_flight and in_flight ~= '' then return { 'busy', in_flight } end -- guard: one_in_flight
 if head ~= ID then return { 'changed' } end -- guard: head
 local expires_at, to = unpack(redis.call('HMGET', MESSAGE, 'expires_at', 'to'))
-if has_opted_out_by(OPT_OUTS, recipient, to) then return { 'must_end', 'OPTED_OUT' } end -- guard: release_opt_out
+if has_opted_out_by(OPT_OUTS, other_name, to) then return { 'must_end', 'OPTED_OUT' } end -- guard: release_opt_out
 expires_at = tonumber(expires_at or 0)
 if expires_at > 0 and expires_at <= now then return { 'must_end', 'EXPIRED' } end -- guard: release_expired
 local status, phone = unpack(redis.call('HMGET', SESSION, 'status', 'phone'))
@@ -42,7 +43,10 @@ local excess = #recent / 2 - per_minute
 if excess >= 0 then return { 'wait', tonumber(recent[2 * excess + 2]) + minute, 'MINUTE_IS_FULL' } end -- guard: minute
 if redis.call('ZCOUNT', SENT, day_start, '+inf') >= per_day then return { 'wait', day_end, 'DAY_IS_FULL' } end -- guard: day
 local limit = new_contact_limit(lock_until, cap_until, now)
-if limit and is_new_contact(CONTACTS, recipient, to) then -- guard: reachout_lock
+if limit and other_name == '' then return { 'changed' } end -- guard: limit_by_name
+-- They come first: the limit has ended since the caller looked.
+if not limit and redis.call('EXISTS', ASIDE) == 1 then return { 'changed' } end -- guard: aside_returns
+if limit and is_new_contact(CONTACTS, other_name, to) then -- guard: reachout_lock
   redis.call('ZADD', ASIDE, redis.call('ZSCORE', QUEUE, ID), ID)
   redis.call('ZREM', QUEUE, ID)
   add_to_timeline(now, 'queued', limit)

@@ -7,10 +7,11 @@
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations
--- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient as known now  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
+-- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] the recipient's other name, the same for none
+-- ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
 -- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'} | {'refused', status, reason}
 local HOLDS, CONTACTS, OPT_OUTS, CONVERSATION, CONVERSATIONS = unpack(KEYS, 17, 21)
-local seen_epoch, lease_ms, recipient, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local seen_epoch, lease_ms, other_name, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST_HOLD = 9
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
@@ -35,7 +36,7 @@ local function refuse(final, reason)
   wake_phone(now)
   return { 'refused', final, reason }
 end
-if has_opted_out_by(OPT_OUTS, recipient, to) then return refuse('cancelled', 'OPTED_OUT') end -- guard: write_opt_out
+if has_opted_out_by(OPT_OUTS, other_name, to) then return refuse('cancelled', 'OPTED_OUT') end -- guard: write_opt_out
 expires_at = tonumber(expires_at or 0)
 if expires_at > 0 and expires_at <= now then return refuse('expired', 'EXPIRED') end -- guard: write_expired
 for index = FIRST_HOLD, #ARGV do
@@ -45,7 +46,7 @@ if now < open_from or now >= open_until then return refuse('queued', 'OUTSIDE_HO
 local lock_until, cap_until = unpack(redis.call('HMGET', PACE, 'lock_until', 'cap_until'))
 local limit = new_contact_limit(lock_until, cap_until, now)
 -- What release_message lets go and this refuses would go round for as long as the limit lasts.
-if limit and is_new_contact(CONTACTS, recipient, to) then return refuse('queued', limit) end -- guard: write_reachout
+if limit and is_new_contact(CONTACTS, other_name, to) then return refuse('queued', limit) end -- guard: write_reachout
 redis.call('ZADD', LEASES, now + lease_ms, ID)
 redis.call('HDEL', MESSAGE, 'claimed_by') -- guard: claim_written
 return { 'renewed', now + lease_ms }

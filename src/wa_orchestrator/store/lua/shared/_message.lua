@@ -77,9 +77,9 @@ local function has_opted_out(opt_outs, recipient)
   return everywhere
 end
 
--- has_opted_out_by: whether the recipient did under either name: as they are known now, or as the message has it.
-local function has_opted_out_by(opt_outs, name, to)
-  if name ~= to and has_opted_out(opt_outs, name) then return true end -- guard: opt_out_by_name
+-- has_opted_out_by: whether the recipient did under either name: the one that the message has, or the other one (the same for none).
+local function has_opted_out_by(opt_outs, other_name, to)
+  if other_name ~= to and has_opted_out(opt_outs, other_name) then return true end -- guard: opt_out_by_name
   return has_opted_out(opt_outs, to)
 end
 

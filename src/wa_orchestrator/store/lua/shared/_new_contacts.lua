@@ -6,9 +6,9 @@ local function new_contact_limit(lock_until, cap_until, now)
   if ends > now then return limit, ends end
 end
 
--- is_new_contact: whether such a limit holds for a recipient, as they are known now and as the message has it; it is about people who
--- know us under neither name, not about groups.
-local function is_new_contact(contacts, name, to)
-  if name ~= to and redis.call('SISMEMBER', contacts, name) == 1 then return false end -- guard: known_by_name
+-- is_new_contact: whether such a limit holds for a recipient, by the name that the message has and by the other one (the same for
+-- none); it is about people who know us under neither name, not about groups.
+local function is_new_contact(contacts, other_name, to)
+  if other_name ~= to and redis.call('SISMEMBER', contacts, other_name) == 1 then return false end -- guard: known_by_name
   return to:sub(-5) ~= '@g.us' and redis.call('SISMEMBER', contacts, to) == 0
 end
