@@ -347,6 +347,21 @@ async def test_a_refusal_of_the_day_before_says_nothing_about_today(api: Message
     assert await api.context.redis.hget(keys.pace(PHONE), "cap_until") is None
 
 
+async def test_a_nack_after_midnight_of_what_was_refused_before_keeps_back_nobody(
+    api: MessageApi, clock: Clock
+) -> None:
+    message = await api.released()
+    claimed = await api.worker().claim()
+    assert claimed is not None
+    await clock.pass_ms(22 * 3_600_000)  # the server was away from noon until ten
+    assert (await api.worker().nack(claimed, "NEW_CHAT_CAP", retryable=False)).json()["status"] == "queued"
+    await clock.pass_ms(60_000)
+    await settle(api.scenario.dispatcher())
+    again = await api.worker().claim()
+    assert again is not None
+    assert again["messageId"] == message
+
+
 async def test_during_a_lock_groups_are_written_to(api: MessageApi, clock: Clock) -> None:
     await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
     message = await api.released(to="120363000000000001@g.us")

@@ -207,6 +207,7 @@ async def test_a_worker_that_began_to_dial_while_we_were_away_is_not_restarted_f
     before = runner.epochs()
     await blame(teller, "s1")  # a moment after the server's start: it has waited for a dead line since before
     await judged(control)
+    assert await exits(control) == IDS
     assert runner.epochs() == before
     assert await control.context.redis.hget(keys.proxy(IDS[0]), "strikes") == "[]"
 
@@ -220,27 +221,35 @@ async def test_what_workers_met_during_our_own_outage_is_no_strike_after_it(
     for _ in range(2):
         await check_due_proxies(control.context, control.proxy_health)
     assert await events(control, "proxy.outage")
+    control.proxy_health._present_since_ms -= 30_000  # it lasts
     check.dead.clear()
     await check_due_proxies(control.context, control.proxy_health)
     await blame(teller, "s1")
     await judged(control)
-    assert runner.epochs() == before
     assert await exits(control) == IDS
+    assert runner.epochs() == before
 
 
 async def test_a_doubtful_complaint_restarts_nobody_although_there_was_a_strike_before(
     control: Orchestrator, teller: Teller, runner: FakeRunner
 ) -> None:
     before = runner.epochs()
+    restarted_at = await control.context.scripts.now_ms() + 1  # and nothing has come through the proxy since
+    await control.context.redis.hset(keys.session("s1"), "started_at", restarted_at)
     await complain_long_ago(control, IDS[0], 60_000)
     await blame(teller, "s1")  # a moment after the server's start
     await judged(control)
+    assert await exits(control) == IDS
     assert runner.epochs() == before
 
 
+@pytest.mark.usefixtures("present")
 async def test_a_complaint_about_a_proxy_that_has_passed_a_check_since_is_no_strike(
     control: Orchestrator, teller: Teller
 ) -> None:
+    await blame(teller, "s1")
+    await judged(control)
+    await drive(control)  # restarted for it, and nothing has come through the proxy since
     complained_at = round(time.time() * 1000)
     await control.proxy_health.check(IDS[0])
     await complain_long_ago(control, IDS[0], 60_000)
@@ -250,6 +259,7 @@ async def test_a_complaint_about_a_proxy_that_has_passed_a_check_since_is_no_str
     assert await exits(control) == IDS
 
 
+@pytest.mark.usefixtures("present")
 async def test_an_engine_that_is_away_twice_within_minutes_changes_no_exit(
     control: Orchestrator, teller: Teller
 ) -> None:
@@ -265,6 +275,7 @@ async def test_an_engine_that_is_away_twice_within_minutes_changes_no_exit(
     assert await exits(control) == IDS
 
 
+@pytest.mark.usefixtures("present")
 async def test_a_blip_after_which_the_phone_was_online_again_is_not_held_against_its_proxy(
     control: Orchestrator, teller: Teller
 ) -> None:

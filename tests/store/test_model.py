@@ -31,7 +31,7 @@ from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues, queues
 from wa_orchestrator.store.messages.holds import Hold
-from wa_orchestrator.store.messages.message_keys import locate
+from wa_orchestrator.store.messages.message_keys import Place, locate
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.sessions import slots
 from wa_orchestrator.timestamps import FOREVER_MS
@@ -206,7 +206,7 @@ class Messages(RuleBasedStateMachine):
 
     async def _release(self, message: str, session: str, pause_ms: int) -> None:
         day = self.clock.now_ms // DAY_MS * DAY_MS
-        place = queues.Place(message, PHONES[session], session)
+        place = Place(message, PHONES[session], session)
         self.scene.places[message] = place
         bounds = (day, day + DAY_MS, day, day + DAY_MS)
         if await self._is_silent(PHONES[session]):
@@ -259,7 +259,7 @@ class Messages(RuleBasedStateMachine):
 
     async def _write(self, worker: Worker, message: str) -> None:
         to, phone = self.scene.recipients[message], PHONES[worker.session]
-        self.scene.places[message] = queues.Place(message, phone, worker.session)
+        self.scene.places[message] = Place(message, phone, worker.session)
         fields = ("all", f"session:{worker.session}")
         name = await contacts.other_name(self.scene.scripts, to)
         outcome = await self.scene.confirm_write(message, worker.epoch, worker.session, holds=fields, other_name=name)
@@ -308,7 +308,7 @@ class Messages(RuleBasedStateMachine):
             return
         message, worker.holds = worker.holds, ""
         attempts = int(self.do(self.redis.hget(keys.message(message), "attempts")) or 0)
-        self.scene.places[message] = queues.Place(message, PHONES[worker.session], worker.session)
+        self.scene.places[message] = Place(message, PHONES[worker.session], worker.session)
         outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, Fenced), "I10: an older epoch nacked"
@@ -324,9 +324,9 @@ class Messages(RuleBasedStateMachine):
         message, worker.holds, phone = worker.holds, "", PHONES[worker.session]
         if worker.epoch == self.model.epoch[worker.session]:
             self.limit(phone, "cap", MINUTE_MS)
-        self.do(self._refuse(worker, message, queues.Place(message, phone, worker.session)))
+        self.do(self._refuse(worker, message, Place(message, phone, worker.session)))
 
-    async def _refuse(self, worker: Worker, message: str, place: queues.Place) -> None:
+    async def _refuse(self, worker: Worker, message: str, place: Place) -> None:
         self.scene.places[message] = place
         attempts = int(await self.redis.hget(keys.message(message), "attempts") or 0)
         verdict = outbox.FailureVerdict(attempts, "NEW_CHAT_CAP", 0, place="aside")
@@ -427,8 +427,8 @@ class Messages(RuleBasedStateMachine):
 
     @rule(to=st.sampled_from(NAMES))
     def opt_in(self, to: str) -> None:
-        """They want messages again."""
-        self.opted_out.discard(to)
+        """They want messages again, under whichever name."""
+        self.opted_out -= {name for name in NAMES if PERSONS[name] == PERSONS[to]}
         self.do(contacts.opt_in(self.scene.scripts, to))
 
     @rule(session=st.sampled_from(sorted(PHONES)), steps=st.integers(1, 3))
