@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.conftest import Clock
-from tests.messages.conftest import MessageApi
+from tests.messages.conftest import PHONE, MessageApi
 from tests.messages.test_incoming import FRIEND, tell
 from tests.object_stores import SECRET, ObjectStore, object_store
 from tests.pictures import in_base64, jpeg
@@ -26,7 +26,8 @@ from wa_orchestrator.orchestrator.api import media
 from wa_orchestrator.orchestrator.messages import media_fetch
 from wa_orchestrator.orchestrator.messages.media_arrivals import MediaArrivals
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.conversations import conversation_homes
 from wa_orchestrator.store.history import erasures
 from wa_orchestrator.web.auth import Caller
 
@@ -84,6 +85,28 @@ async def test_a_file_is_fetched_by_the_worker_once_and_then_served_from_the_dis
         assert answer.headers["content-length"] == "5"
         assert answer.headers["content-disposition"] == 'attachment; filename="aphoto.png"'
     assert await api.worker().claim() is None
+
+
+async def test_the_file_of_a_deleted_device_is_fetched_by_another_one_of_the_account(api: MessageApi) -> None:
+    await api.scenario.connect("w2", PHONE)
+    await api.scenario.connect("w3", "972500000009")
+    about: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "kind": "image", "at": 1}
+    for session in ("w1", "w2"):
+        await tell(api, "MESSAGE_RECEIVED", by=session, whatsappId="3A01", media={"mimetype": "image/png"}, **about)
+    known = await records.session(api.context.scripts, "w1")
+    assert known is not None
+    await sessions.remove(api.context.scripts, "w1", proxy=known.proxy, phone=PHONE)
+    await conversation_homes.hand_over(api.context.scripts, "w1", PHONE)
+    message, routes = incoming.id_of("w1", "3A01"), media.MediaRoutes(api.context)
+    with pytest.raises(Refused):
+        await routes.get_media(message, Caller("k", READER.scopes, reach_of(["w3"], ())))
+    await received_files.save(api.context.settings, "c_1", chunks(5))
+    asked = get(api, message)
+    told: Any = await api.worker("w2").claim(5_000)
+    assert told["command"]["whatsappId"] == "3A01"
+    asked.cancel()
+    await received_files.keep(api.context.settings, "c_1", message)
+    assert await routes.get_media(message, Caller("k", READER.scopes, reach_of(["w2"], ())))
 
 
 @pytest.mark.parametrize(

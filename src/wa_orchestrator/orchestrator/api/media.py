@@ -12,6 +12,10 @@ from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup, message_search, received_files
 from wa_orchestrator.orchestrator.messages.media_fetch import MediaFetch
+from wa_orchestrator.store import records
+from wa_orchestrator.store.conversations import conversation_records
+from wa_orchestrator.store.messages import incoming_messages
+from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.web.auth import Caller, LimitedReader
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -86,12 +90,27 @@ class MediaRoutes(RouteGroup):
     async def _found(self, message_id: str, caller: Caller) -> tuple[str, str, Mapping[str, str]]:
         both, name = (self._scripts, self._context.archive), incoming.parse_id(message_id)
         reaches = await self._context.session_labels.account_filter_for(caller.reach)
-        fields = await message_lookup.incoming(*both, *name) if name and reaches(name[0]) else None
+        fields = await message_lookup.incoming(*both, *name) if name else None
         if name and fields:
-            return *name, fields
+            holder = await self._holder(*name, fields)
+            if reaches(name[0]) or reaches(holder):
+                return holder, name[1], fields
         await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
         text = "No such message came in; it may have been erased."
         raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
+
+    async def _holder(self, session: str, whatsapp_id: str, fields: Mapping[str, str]) -> str:
+        """Return the session whose worker can fetch a file: the one that reported it, or once that is deleted another
+        of its account that got it too.
+        """
+        if await records.session(self._scripts, session):
+            return session
+        chat = IncomingCopy(session, whatsapp_id, fields, 0).chat
+        known = await conversation_records.find(self._scripts, session, chat)
+        siblings = await records.sessions_of_phone(self._scripts, known.our_phone) if known else []
+        names = [(each.id, whatsapp_id) for each in siblings]
+        copies = await incoming_messages.fields_of_each(self._scripts, names)
+        return next((each.id for each, copy in zip(siblings, copies, strict=True) if copy), session)
 
 
 def served_type(claimed: Mapping[str, Any]) -> str:
