@@ -61,7 +61,6 @@ picture: setup  ## make the pictures of the documents, and the moving one of the
 
 trouble: setup  ## make every trouble in a simulated fleet, time its alerts, take pictures into .cache/trouble
 	$(PY) -m tests.dashboard.trouble .cache/trouble
-	$(PY) -m scripts.bench_report
 
 run: $(VENV)/.python worker  ## start the product
 	@$(BIN)/wa-orchestrator up

@@ -1,10 +1,8 @@
-"""All benchmarks in turn, then the page of results: `make bench`. Each also runs alone, as `python -m bench.<name>`."""
+"""All benchmarks in turn: `make bench`. Each also runs alone, as `python -m bench.<name>`, and renews the page."""
 
 import subprocess
 import sys
 from pathlib import Path
-
-from scripts import bench_report
 
 HERE = Path(__file__).parent
 
@@ -21,7 +19,6 @@ def main() -> int:
     failed = [
         name for name in names() if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode
     ]
-    bench_report.write()
     print("failed:", ", ".join(failed) or "none")
     return len(failed)
 
