@@ -11,15 +11,19 @@ import pytest
 from tests.deploy.wheels import ROOT
 
 UNIT = ROOT / "deploy" / "wa-orchestrator.service"
-#: 1.7 of 10 when it was written; other versions of systemd weigh a little differently.
+#: 1.5 of 10 when it was written; other versions of systemd weigh a little differently.
 MOST_EXPOSED = 2.3
 
 
-def service() -> configparser.SectionProxy:
+def section(name: str) -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read(UNIT)
-    return parser["Service"]
+    return parser[name]
+
+
+def service() -> configparser.SectionProxy:
+    return section("Service")
 
 
 def test_a_reload_keeps_workers_and_a_stop_ends_them() -> None:
@@ -31,6 +35,18 @@ def test_a_reload_keeps_workers_and_a_stop_ends_them() -> None:
     assert {name: unit[name] for name in kept} == kept
     # In a user namespace of its own the next server cannot look at the workers of this one, and starts them anew.
     assert "PrivateUsers" not in unit
+
+
+def test_a_worker_that_the_kernel_kills_for_memory_ends_no_other() -> None:
+    assert service()["OOMPolicy"] == "continue", "the default, stop, ends the whole unit with it"
+
+
+def test_a_thousand_workers_have_room_and_no_number_of_failed_starts_is_the_last() -> None:
+    threads_of_a_worker = 5
+    assert int(service()["TasksMax"]) > 2 * 1000 * threads_of_a_worker
+    assert section("Unit")["StartLimitIntervalSec"] == "0", (
+        "the default ends the attempts after five within ten seconds"
+    )
 
 
 def test_the_logs_have_a_limit() -> None:
