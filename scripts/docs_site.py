@@ -10,8 +10,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / ".cache" / "docs"
-PAGES: Final = ("*.md", "LICENSE", "docs/**/*.md", "docs/pictures/*", "worker/README.md", "worker/LICENSE",
-                "bench/*.md", "bench/gateway/README.md", "deploy/**/*.md")  # fmt: skip
+PAGES: Final = ("*.md", "LICENSE", "docs/**/*.md", "docs/pictures/*", "docs/assets/*", "worker/README.md",
+                "worker/LICENSE", "bench/*.md", "bench/gateway/README.md", "deploy/**/*.md")  # fmt: skip
 
 
 def collect(target: Path = TARGET) -> int:

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from playwright.sync_api import Browser
 
 from scripts import docs_site
+from tests.dashboard.browsing import chromium
+from tests.waiting import PATIENCE_S
+
+__all__ = ["chromium"]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "wa_orchestrator"
@@ -61,14 +66,47 @@ def test_the_picture_of_the_readme_moves_and_is_light() -> None:
     assert path.stat().st_size < 1_000_000
 
 
-def test_the_site_is_built_with_every_page_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
-    pages = docs_site.collect(tmp_path / "docs")
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a broken link, or a page that no list leads to, fails it."""
+    place = tmp_path_factory.mktemp("site")
+    docs_site.collect(place / "docs")
     built = subprocess.run(
-        (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")),
-        cwd=ROOT, env=os.environ | {"DOCS_DIR": str(tmp_path / "docs")}, capture_output=True, text=True, check=False,
+        (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place / "site")),
+        cwd=ROOT, env=os.environ | {"DOCS_DIR": str(place / "docs")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text("utf-8"))
+    return place / "site"
+
+
+def test_the_site_has_every_page_in_its_search(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert {"index.html", "docs/he/index.html", "docs/guides/sizing.html", "docs/codes.html"} <= found
-    assert pages > len(found) > 30
+    pages = {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in PAGES} - {
+        "README.html",
+        "worker/README.html",
+    }
+    assert pages | {"index.html", "worker/index.html", "bench/RESULTS.html"} <= found
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    loads = re.compile(
+        r"<(?:script|img|iframe|source)[^>]*\ssrc=[\"']?(?:https?:)?//[^\"' >]+|<link[^>]*stylesheet[^>]*//[^>]+"
+    )
+    found = {path.name: loads.findall(path.read_text("utf-8")) for path in site.rglob("*.html")}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+@pytest.mark.browser
+def test_the_site_is_searched_as_files_and_without_a_network(site: Path, chromium: Browser) -> None:
+    page = chromium.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.context.set_offline(True)
+    page.goto((site / "index.html").as_uri())
+    page.fill(".md-search__input", "journal unwritable")
+    page.wait_for_selector(".md-search-result__item a", state="attached", timeout=PATIENCE_S * 1000)
+    links = page.locator(".md-search-result__item a").evaluate_all("all => all.map(each => each.pathname)")
+    page.close()
+    assert any(link.endswith("/docs/backups.html") for link in links)
+    assert [url for url in asked if not url.startswith("file:")] == []
