@@ -67,7 +67,7 @@ class Installation:
             "TLS_ADDRESS": str(tls[2]),
             **({"CA_FILE": str(AUTHORITIES)} if AUTHORITIES.exists() else {}),
         }
-        self._images = [self.image, f"{self.prefix}-orchestrator-tls:latest"]
+        self.images = [self.image, f"{self.prefix}-orchestrator-tls:latest"]
         _clone(home)
 
     def run(self, *command: str, within_s: float = _COMMAND_S, **variables: str) -> str:
@@ -101,7 +101,7 @@ class Installation:
         From the kept one, which is also how a rollback goes. Without a profile: proxies are elsewhere in earnest, and stay.
         """
         self.run("docker", "tag", self.image, f"{self.image}-before")
-        self._images.append(f"{self.image}-before")
+        self.images.append(f"{self.image}-before")
         self._variables["WA_IMAGE"] = f"{self.image}-before"
         self.run("docker", "compose", "up", "-d", "--force-recreate")
 
@@ -142,7 +142,7 @@ class Installation:
         if ids:
             _run(("docker", "rm", "-f", "-v", *ids), _environment())
         _run(("docker", "compose", "down", "--volumes", "--timeout", "1"), variables, self.home)
-        _run(("docker", "image", "rm", "-f", *self._images), _environment())
+        _run(("docker", "image", "rm", "-f", *self.images), _environment())
         shutil.rmtree(self.home, ignore_errors=True)
 
 
