@@ -5,6 +5,7 @@ import zlib
 from base64 import b64encode
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from tests.simulator.wireclient import WireClient, World, name_in
 from wa_orchestrator.simulator.protocol import binary_xml, signal
@@ -132,3 +133,35 @@ def test_a_token_is_given_once_a_week_and_valid_for_four() -> None:
     assert not trust_tokens.is_given(state, dana, noa, message)
     trust_tokens.hand_over(state, noa, dana)
     assert trust_tokens.is_given(state, dana, noa, message)
+
+
+async def test_a_ping_that_is_answered_keeps_the_connection_and_one_that_is_not_breaks_it(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("server_ping", phone=DANA, seconds=60)
+    ping = await client.until("iq", xmlns="urn:xmpp:ping")
+    assert (ping.attr("type"), ping.attr("from"), ping.attr("id")) == ("get", "@s.whatsapp.net", "")
+    await client.send(node("iq", {"type": "result", "to": ping.attr("from")}))
+    await client.ask("w:p", "get", node("ping"))
+    assert [each["pongs"] for each in world.whatsapp.connections()] == [1]
+    await world.whatsapp.fault("server_ping", phone=DANA, seconds=0.01)
+    with pytest.raises(ConnectionClosed):
+        await client.until("nothing")
+
+
+@pytest.mark.parametrize("error", [None, "500"])
+async def test_a_status_that_a_device_refuses_holds_back_everything_behind_it(world: World, error: str | None) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("status", phone=DANA, form="message")
+    posted = await client.until("message", **{"from": "status@broadcast"})
+    refusal = {"class": "message", "id": posted.attr("id"), "to": "status@broadcast", "error": error}
+    await client.send(node("ack", refusal))
+    await client.ask("w:p", "get", node("ping"))
+    await client.close()
+    await world.whatsapp.send_text(NOA, DANA, "while you were out")
+    await client.login()
+    await client.send(node("iq", {"id": "on", "xmlns": "passive", "type": "set"}, [node("active")]))
+    senders = []
+    while (stanza := await client.receive()).child("offline") is None:
+        senders += [stanza.attr("from")] if stanza.tag == "message" else []
+    assert (f"{NOA}@s.whatsapp.net" in senders) is (error is None)
+    assert ("status@broadcast" in senders) is (error is not None)

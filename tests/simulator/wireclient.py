@@ -124,9 +124,9 @@ class WireClient:
         await self.send(node("iq", {"id": stanza.attr("id"), "type": "result", "to": "@s.whatsapp.net"}, [sign]))
         return await self.until("stream:error")
 
-    async def login(self) -> Node:
-        """Log in; returns the answer, `success` or `failure`."""
-        await self.handshake(protobuf.encode({1: int(self.phone), 18: self.device}))
+    async def login(self, *, passive: bool = True) -> Node:
+        """Log in; returns the answer, `success` or `failure`. A passive client asks later for what has waited."""
+        await self.handshake(protobuf.encode({1: int(self.phone), 3: passive, 18: self.device}))
         return await self.receive()
 
     async def come_online(self) -> Self:

@@ -113,7 +113,7 @@ class DeviceClient:
     async def log_in(self, *, prekeys: int = 30) -> None:
         """Connect with the credentials, upload pre-keys if the server has none, and become active."""
         keys = self.credentials
-        payload = protobuf.encode({1: int(keys.phone), 3: False, 5: USER_AGENT, 18: keys.device, 33: True})
+        payload = protobuf.encode({1: int(keys.phone), 3: True, 5: USER_AGENT, 18: keys.device, 33: True})
         self._socket = await NoiseSocket.open(self._proxy_url, self._trust, keys.noise, payload)
         self._ended = asyncio.get_running_loop().create_future()
         first = await self._socket.receive()

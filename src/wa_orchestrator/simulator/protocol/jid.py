@@ -7,6 +7,8 @@ LID = "lid"
 GROUP = "g.us"
 #: The older name of SERVER, in texts of clients.
 LEGACY_SERVER = "c.us"
+#: Whose messages are what people post for all their contacts.
+STATUS = "status@broadcast"
 #: The server itself.
 SERVER_JID = "@s.whatsapp.net"
 

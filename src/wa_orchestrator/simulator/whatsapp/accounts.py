@@ -55,6 +55,8 @@ class Device:
     prekeys: "OrderedDict[int, bytes]" = field(default_factory=OrderedDict)
     #: Stanzas that the device has not acked: they are sent again at its next login.
     pending: "OrderedDict[str, Node]" = field(default_factory=OrderedDict)
+    #: Ids of statuses that it has refused: until it takes them it gets nothing else at a login.
+    refused: set[str] = field(default_factory=set)
 
     def address(self, server: str = jid.SERVER) -> Jid:
         return Jid(self.phone if server == jid.SERVER else lid_of(self.phone), server, self.number)
@@ -103,6 +105,8 @@ class Phone:
         self.first_contact_salt = curve25519.hkdf(self._seed, 32, info=b"first contact")
         #: signs that a device may be linked, where WhatsApp wants that
         self.passkey = Passkey()
+        #: when it was online last, in seconds; None if it has not been
+        self.last_seen: int | None = None
         #: how often it has rung for a message
         self.pushes = 0
         #: ids of this phone's calls that a linked device has rejected

@@ -14,7 +14,7 @@ from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
 from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp.accounts import Device
 from wa_orchestrator.simulator.whatsapp.listener import WebSocket
-from wa_orchestrator.simulator.whatsapp.state import ServerState
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.stanzas.passkeys import Ceremony
@@ -41,6 +41,10 @@ class Connection:
         self.device: Device | None = None
         self.active = False
         self.available = False
+        #: the numbers of people whose presence it wants to be told
+        self.watched: set[str] = set()
+        #: pings that wait for an answer, and answers to pings
+        self.pings = self.pongs = 0
         #: ids of messages that the device has asked for again and not acked yet
         self.retried: set[str] = set()
         self.client_static = b""
@@ -127,6 +131,20 @@ class Connection:
         if len(payload) > _COMPRESS_ABOVE:
             payload = binary_xml.compress(payload)
         self._socket.send(noise.frame(self._send.seal(payload)))
+
+    def ping(self, patience_s: float) -> None:
+        """Ask whether the client is alive, and break the connection if it does not answer. The question has no id."""
+        self.pings += 1
+        self.send(from_server("iq", {"type": "get", "xmlns": "urn:xmpp:ping", "t": str(self.state.now)}))
+        asyncio.get_running_loop().call_later(patience_s, self._break_if_mute)
+
+    def answer_ping(self) -> None:
+        self.pongs += self.pings
+        self.pings = 0
+
+    def _break_if_mute(self) -> None:
+        if self.pings:
+            self.abort()
 
     def send_undecodable(self, *, is_sealed: bool) -> None:
         """Send a frame that is no stanza, or, unsealed, one that the client cannot decrypt."""

@@ -1,16 +1,21 @@
 """Immediate effects of a fault. Lasting effects are read from `Faults` where they apply."""
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
 from wa_orchestrator.simulator.phones import actions
+from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.faults import Fault
 from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).
-_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "novelty", "client_expiration", "status", "media_hosts_gone"})
+_MOMENTARY = frozenset(
+    {"bad_frame", "replace", "logout", "novelty", "client_expiration", "status", "media_hosts_gone", "server_ping"}
+)
+_POSTER, _PONG_S = "972509999999", 5.0
 
 
 def apply(
@@ -62,8 +67,20 @@ def _send_novelties(state: ServerState, fault: Fault) -> None:
 def _post_status(state: ServerState, fault: Fault) -> None:
     for connection in state.connections_of(fault.phone):
         if connection.device:
-            attrs = {"from": "status@broadcast", "id": state.next_id(), "type": "media", "t": str(state.now)}
-            state.deliver(connection.device, Node("status", attrs))
+            attrs = {"from": jid.STATUS, "id": state.next_id(), "type": "media", "t": str(state.now)}
+            status = Node("status", attrs)
+            if fault.extra.get("form") == "message":
+                space = state.accounts.phone(connection.device.phone).space
+                poster = state.accounts.phone(_POSTER)
+                enc = node("enc", {"v": "2", "type": "skmsg"}, secrets.token_bytes(64))
+                attrs |= {"participant": str(poster.address_in(space)), "notify": poster.name}
+                status = Node("message", attrs, [enc])
+            state.deliver(connection.device, status)
+
+
+def _ping(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
+        connection.ping(fault.extra["seconds"] or _PONG_S)
 
 
 def _lose_media_hosts(state: ServerState, fault: Fault) -> None:
@@ -109,6 +126,7 @@ _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "replace": _replace,
     "novelty": _send_novelties,
     "status": _post_status,
+    "server_ping": _ping,
     "media_hosts_gone": _lose_media_hosts,
     "client_expiration": _announce_expiration,
     "logout": _log_out,

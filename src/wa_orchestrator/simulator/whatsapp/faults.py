@@ -62,7 +62,9 @@ KINDS = {
     "total, after so many more",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "client_expiration": "devices are told from when (at, in seconds) their version is refused; without it: no longer",
-    "status": "somebody posts a status, which comes as a stanza of its own",
+    "status": "somebody posts a status, which comes as a stanza of its own; with form=message as a message that cannot "
+    "be decrypted, and whoever refuses that gets nothing else at the next login",
+    "server_ping": "connections are asked whether they live; one that does not answer within seconds (5) is broken",
     "media_hosts_gone": "the first host for uploads is unreachable; with all=true every one that devices know",
     "grouped_receipts": "receipts of a group come in one stanza, and the acknowledgement of the message is lost",
     "novelty": "devices get a stanza, a notification and an announcement that no client knows",

@@ -31,6 +31,7 @@ from wa_orchestrator.simulator.whatsapp.stanzas import (
     login,
     messages,
     pairing,
+    presence,
     receipts,
 )
 from wa_orchestrator.simulator.whatsapp.stanzas.passkeys import Ceremony
@@ -49,8 +50,8 @@ _STANZAS: dict[str, Callable[[ServerState, Connection, Node], None]] = {
     "message": messages.handle,
     "receipt": receipts.handle_receipt,
     "ack": receipts.handle_ack,
-    "presence": receipts.handle_presence,
-    "chatstate": receipts.handle_chatstate,
+    "presence": presence.handle_presence,
+    "chatstate": presence.handle_chatstate,
     "call": calls.handle,
 }
 
@@ -399,6 +400,7 @@ class WhatsApp:
 
     def _forget(self, connection: Connection) -> None:
         connection.ended = True
+        presence.set_available(self._state, connection, is_available=False)
         self._state.connections.pop(connection.number, None)
         pairing.handle_disconnect(self._state, connection)
         if connection.device:
@@ -450,6 +452,7 @@ def _describe(connection: Connection) -> dict[str, Any]:
         "since": connection.since,
         "active": connection.active,
         "available": connection.available,
+        "pongs": connection.pongs,
         "routed": bool(connection.routing_info),
         "linking": bool(connection.refs),
     }

@@ -80,6 +80,7 @@ class ServerState:
     def acknowledged(self, device: Device, kind: str, stanza: Node) -> None:
         """Remove a stanza that the device has acked: `kind` is message, receipt or notification."""
         device.pending.pop(acknowledgement_key(kind, stanza), None)
+        device.refused.discard(stanza.attr("id"))
 
     def ring(self, phone: Phone) -> None:
         """Notify a phone of a message, unless a linked device is online: then WhatsApp spares the phone."""
@@ -92,9 +93,9 @@ class ServerState:
 
 
 def acknowledgement_key(kind: str, stanza: Node) -> str:
-    """Return the key that a stanza and its ack have in common."""
-    if kind == "message":
-        return f"message {stanza.attr('id')}"
+    """Return the key that a stanza and its ack have in common: receipts of several people have the same id."""
+    if kind != "receipt":
+        return f"{kind} {stanza.attr('id')}"
     return " ".join([kind, *(stanza.attr(name) for name in ("id", "type", "participant"))])
 
 

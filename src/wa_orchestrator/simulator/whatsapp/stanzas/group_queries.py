@@ -7,6 +7,7 @@ from wa_orchestrator.simulator.errors import ProtocolError, QueryRefusedError
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.accounts import Phone
+from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.stanzas import groups
 from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.state import ServerState
@@ -14,20 +15,11 @@ from wa_orchestrator.simulator.whatsapp.state import ServerState
 Act = Callable[[ServerState, Group, Phone, Node], list[Node]]
 
 
-def answer(state: ServerState, number: str | None, stanza: Node) -> Node:
+def answer(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
     """Answer a query about groups, or carry out a change."""
-    if number is None:
+    if connection.phone is None:
         raise ProtocolError("groups are for linked devices")
-    to, request_id = stanza.attr("to"), stanza.attr("id")
-    try:
-        content = _answered(state, state.accounts.phone(number), to, stanza)
-    except QueryRefusedError as refused:
-        error = node("error", {"code": refused.code, "text": str(refused)})
-        return Node("iq", {"from": to, "type": "error", "id": request_id}, [error])
-    return Node("iq", {"from": to, "type": "result", "id": request_id}, content)
-
-
-def _answered(state: ServerState, phone: Phone, to: str, stanza: Node) -> list[Node]:
+    phone, to = state.accounts.phone(connection.phone), stanza.attr("to")
     if stanza.child("participating"):
         mine = [groups.describe(state, group) for group in state.groups.values() if phone.number in group.members]
         return [node("groups", content=mine)]

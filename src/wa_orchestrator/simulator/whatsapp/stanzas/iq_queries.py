@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
-from wa_orchestrator.simulator.errors import QueryRefusedError
+import structlog
+
+from wa_orchestrator.simulator.errors import ProtocolError, QueryRefusedError, SimulatorError
 from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS
+from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS, AppState
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.stanzas import (
     graphql,
@@ -21,34 +23,56 @@ from wa_orchestrator.simulator.whatsapp.stanzas import (
 )
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
+#: What devices report or set, and what needs no more than a confirmation.
+_CONFIRMED = frozenset(
+    {"w:p", "w:stats", "w", "w:web", "w:qpl", "passive", "tos", "status", "disappearing_mode", "spam", "w:biz", "bot"}
+    | {"urn:xmpp:whatsapp:dirty", "urn:xmpp:whatsapp:push", "urn:xmpp:whatsapp:account", "fb:thrift_iq"}
+)
 _PRIVACY = ("readreceipts", "profile", "status", "online", "last", "groupadd", "calladd")
+
+log = structlog.get_logger(__name__)
 
 Answer = Callable[[ServerState, Connection, Node], list[Node]]
 
 
 def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
-    """Answer an iq. An unknown one gets an empty result, which suits most reports of devices."""
+    """Answer an iq: with an error where it is malformed, or about something that this server does not know."""
     kind, xmlns = stanza.attr("type"), stanza.attr("xmlns")
     if kind in ("result", "error"):
-        if stanza.child("pair-device-sign"):
+        if not stanza.attr("id"):
+            connection.answer_ping()
+        elif stanza.child("pair-device-sign"):
             pairing.handle_pair_device_sign(state, connection, stanza)
         elif kind == "error":
             pairing.handle_refusal(connection, stanza)
         return
-    if xmlns == "w:g2":
-        connection.send(group_queries.answer(state, connection.phone, stanza))
-        return
-    answer = _ANSWERS.get((xmlns, kind))
+    # Queries about groups go to the group, and it answers.
+    attrs = {"from": stanza.attr("to") if xmlns == "w:g2" else jid.SERVER_JID, "id": stanza.attr("id")}
     try:
-        content = answer(state, connection, stanza) if answer else []
+        content = _content(state, connection, stanza)
     except QueryRefusedError as refused:
         error = node("error", {"code": refused.code, "text": str(refused)})
-        connection.send(from_server("iq", {"type": "error", "id": stanza.attr("id")}, [error]))
+        connection.send(Node("iq", {**attrs, "type": "error"}, [error]))
         return
-    connection.send(from_server("iq", {"type": "result", "id": stanza.attr("id")}, content or None))
+    connection.send(Node("iq", {**attrs, "type": "result"}, content or None))
     after = _AFTERWARDS.get((xmlns, kind))
     if after:
         after(state, connection, stanza)
+
+
+def _content(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    """Return what an answer contains. Raises QueryRefusedError."""
+    kind, xmlns = stanza.attr("type"), stanza.attr("xmlns")
+    answer = group_queries.answer if xmlns == "w:g2" else _ANSWERS.get((xmlns, kind))
+    if answer is None:
+        if xmlns in _CONFIRMED:
+            return []
+        raise QueryRefusedError(501, "feature-not-implemented")
+    try:
+        return answer(state, connection, stanza)
+    except (ProtocolError, SimulatorError, ValueError) as error:
+        log.info("simulator.query_malformed", xmlns=xmlns, error=str(error))
+        raise QueryRefusedError(400, "bad-request") from error
 
 
 def _link(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
@@ -57,7 +81,9 @@ def _link(state: ServerState, connection: Connection, stanza: Node) -> list[Node
         return step
     request = stanza.child("link_code_companion_reg")
     if request is None:
-        return []
+        if stanza.child("remove-companion-device"):
+            return []
+        raise QueryRefusedError(400, "bad-request")
     if request.attr("stage") == "companion_hello":
         return [pairing.handle_companion_hello(state, connection, stanza)]
     return []
@@ -86,15 +112,26 @@ def _app_state(state: ServerState, connection: Connection, stanza: Node) -> list
         name = wanted.attr("name")
         known = int(wanted.attr("version") or 0) if name in COLLECTIONS else 0
         patch = wanted.child("patch")
+        if patch and known != app_state.version(name):
+            # It was made from an older state: the device has to take in what it does not know, and make it again.
+            error = node("error", {"code": 409, "text": "conflict"})
+            answers.append(
+                node("collection", {"name": name, "type": "error"}, [error, *_patches(app_state, name, known)])
+            )
+            continue
         if patch:
             version = app_state.append(name, patch.data)
             answers.append(node("collection", {"name": name, "version": version}))
             _notify_other_devices(state, connection, name, version)
             continue
-        patches = [node("patch", content=one) for one in app_state.since(name, known)]
         attrs = {"name": name, "version": str(app_state.version(name)), "has_more_patches": "false"}
-        answers.append(node("collection", attrs, [node("patches", content=patches)] if patches else []))
+        answers.append(node("collection", attrs, _patches(app_state, name, known)))
     return [node("sync", content=answers)]
+
+
+def _patches(app_state: AppState, name: str, known: int) -> list[Node]:
+    patches = [node("patch", content=one) for one in app_state.since(name, known)]
+    return [node("patches", content=patches)] if patches else []
 
 
 def _notify_other_devices(state: ServerState, connection: Connection, name: str, version: int) -> None:

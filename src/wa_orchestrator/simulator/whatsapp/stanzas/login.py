@@ -68,6 +68,8 @@ def _log_in(state: ServerState, connection: Connection, payload: ProtobufFields)
     connection.send(node("success", {**prekey_message, "t": state.now, "creation": int(device.linked_at)}))
     route = node("routing_info", content=_routing_info(number, device_number))
     connection.send(from_server("ib", {}, [node("edge_routing", content=[route])]))
+    if not payload.number(3):  # a passive client says when it wants to get what has waited
+        become_active(state, connection)
 
 
 def _routing_info(number: str, device: int) -> bytes:
@@ -87,6 +89,8 @@ def become_active(state: ServerState, connection: Connection) -> None:
         return
     connection.active = True
     waiting = list(device.pending.values())
+    if refused := [stanza for stanza in waiting if stanza.attr("id") in device.refused]:
+        waiting = refused  # what was refused comes first, and everything else waits until it is taken
     if waiting:
         connection.send(from_server("ib", {}, [_preview(waiting)]))
     for index, stanza in enumerate(waiting):

@@ -171,8 +171,10 @@ def _accept(state: ServerState, sent: OutgoingMessage) -> None:
 
 
 def _copies(sent: OutgoingMessage) -> Iterator[tuple[Jid, list[Node]]]:
-    """Yield every copy with the JID of its device."""
+    """Yield every copy with the JID of its device. One that names no devices is for the recipient's phone alone."""
     participants = sent.stanza.child("participants")
+    if participants is None and not sent.group:
+        yield sent.to, sent.stanza.children("enc")
     for part in participants.children("to") if participants else []:
         address = jid.parse(part.attr("jid"))
         if address:

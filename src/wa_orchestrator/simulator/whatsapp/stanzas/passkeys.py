@@ -122,7 +122,10 @@ def _check_prologue(state: ServerState, connection: Connection, stanza: Node) ->
         made.fault.extra["refuse"] -= 1
         raise QueryRefusedError(400, "bad-request")
     assertion = json.loads(stanza.child_bytes("webauthn_assertion"))
-    challenge = str(json.loads(passkey.decode(assertion["response"]["clientDataJSON"])).get("challenge"))
+    try:
+        challenge = str(json.loads(passkey.decode(assertion["response"]["clientDataJSON"])).get("challenge"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise QueryRefusedError(400, "bad-request") from error
     issued = made.challenges.pop(challenge, None)
     is_fresh = issued is not None and state.clock() - issued < _CHALLENGE_S
     if not is_fresh or not passkey.is_valid(

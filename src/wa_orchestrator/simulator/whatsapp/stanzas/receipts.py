@@ -1,4 +1,4 @@
-"""Handlers of receipts, acks, presence and chat states."""
+"""Handlers of receipts and acks."""
 
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.phones import actions, encryption, reuploads
@@ -19,7 +19,9 @@ def handle_receipt(state: ServerState, connection: Connection, stanza: Node) -> 
     if device is None or to is None:
         raise ProtocolError("receipt without sender or recipient")
     kind = stanza.attr("type")
-    state.acknowledged(device, "message", stanza)
+    if kind != "retry" or stanza.attr("to") != jid.STATUS:
+        for message_id in _ids(stanza):
+            state.acknowledged(device, "message", node("receipt", {"id": message_id}))
     attrs = {"class": "receipt", "id": stanza.attr("id"), "from": stanza.attr("to"), "type": kind or None}
     connection.send(node("ack", {**attrs, "participant": stanza.attr("participant") or None, "t": state.now}))
     author = jid.parse(stanza.attr("participant")) if to.is_group else to
@@ -31,22 +33,28 @@ def handle_receipt(state: ServerState, connection: Connection, stanza: Node) -> 
     elif kind == "retry":
         connection.retried.add(stanza.attr("id"))
         _handle_retry(state, device, phone, author, stanza)
+    elif kind == "read-self":
+        state.ledger.take_unread(device.phone, phone.number)
     elif kind in _STATUS and phone.number != device.phone:
         _forward(state, device, phone, to, stanza)
+
+
+def _ids(stanza: Node) -> list[str]:
+    """Return the ids of the messages that a receipt is for: it may be one for several."""
+    items = stanza.child("list")
+    return [stanza.attr("id"), *(item.attr("id") for item in (items.children("item") if items else []))]
 
 
 def _forward(state: ServerState, reader: Device, author: Phone, to: jid.Jid, stanza: Node) -> None:
     if state.faults.active("no_receipts", author.number):
         return
     status = _STATUS[stanza.attr("type")]
-    items = stanza.child("list")
-    ids = [stanza.attr("id"), *(item.attr("id") for item in (items.children("item") if items else []))]
-    for message_id in ids:
+    for message_id in _ids(stanza):
         state.ledger.record_receipt(author.number, message_id, reader.phone, status)
     group = state.groups.get(str(to))
     server = group.space if group else author.space
     source = str(reader.account(server))
-    attrs = {"id": ids[0], "t": str(state.now), "from": str(to) if to.is_group else source}
+    attrs = {"id": stanza.attr("id"), "t": str(state.now), "from": str(to) if to.is_group else source}
     if to.is_group:
         attrs["participant"] = source
     if status == "read":
@@ -90,38 +98,10 @@ def handle_ack(state: ServerState, connection: Connection, stanza: Node) -> None
     """Handle an ack: the stanza need not be sent again."""
     name, kind = stanza.attr("id"), stanza.attr("class")
     connection.unacked_refresh.discard(name)
-    if kind == "message" and name in connection.retried:
+    if kind == "message" and stanza.attr("to") == jid.STATUS and stanza.attr("error") and connection.device:
+        connection.device.refused.add(name)
+    elif kind == "message" and name in connection.retried:
         # For the stanza that could not be decrypted. What was sent again under its id is not acknowledged by it.
         connection.retried.discard(name)
     elif connection.device:
         state.acknowledged(connection.device, kind, stanza)
-
-
-def handle_presence(state: ServerState, connection: Connection, stanza: Node) -> None:
-    """Record whether a device is available."""
-    kind = stanza.attr("type") or "available"  # without a type it is available, as everywhere in XMPP
-    if connection.phone is None or kind not in ("available", "unavailable"):
-        return
-    connection.available = kind == "available"
-    if stanza.attr("name"):
-        state.accounts.phone(connection.phone).name = stanza.attr("name")
-    entry = {"from": connection.phone, "to": None, "state": kind, "typed": bool(stanza.attr("type"))}
-    state.ledger.record_chatstate(at=state.clock(), **entry)
-
-
-def handle_chatstate(state: ServerState, connection: Connection, stanza: Node) -> None:
-    """Record that a device is typing, and forward it to the recipient's devices."""
-    to, typed = jid.parse(stanza.attr("to")), next(iter(stanza.children()), None)
-    if connection.phone is None or to is None or typed is None:
-        return
-    word = "recording" if typed.attr("media") == "audio" else typed.tag
-    other = None if to.is_group else state.accounts.find(to)
-    name = other.number if other else str(to)
-    state.ledger.record_chatstate(at=state.clock(), **{"from": connection.phone, "to": name}, state=word)
-    if other is None:
-        return
-    author = state.accounts.phone(connection.phone).address_in(other.space)
-    for device in other.devices.values():
-        there = state.online.get((device.phone, device.number))
-        if there and there.active:
-            there.send(Node("chatstate", {"from": str(author)}, [typed]))
