@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events'
 import { test } from 'node:test'
 import { type BinaryNode, initAuthCreds, type WASocket } from 'baileys'
 import { Linking } from '../src/connection/linking.ts'
+import type { PasskeyChoice } from '../src/connection/passkey.ts'
 import type { Ending } from '../src/exit-codes.ts'
 import { makeLog } from '../src/log.ts'
 import type { Events } from '../src/server/events.ts'
@@ -11,8 +12,9 @@ import type { Auth } from '../src/store/auth.ts'
 const QR = 'https://wa.me/settings/linked_devices#ref,noise,identity,old,1'
 
 /** A socket that only remembers, and a linking on it. */
-function begin() {
+function begin(passkeys?: PasskeyChoice) {
   const ws = new EventEmitter()
+  let ended = 0
   const [sent, events, endings]: [BinaryNode[], { type: string; data: Record<string, unknown> }[], Ending[]] = [
     [],
     [],
@@ -22,6 +24,7 @@ function begin() {
   const sock = {
     ws,
     sendNode: async (node: BinaryNode) => void sent.push(node),
+    end: async () => void (ended += 1),
     requestPairingCode: async (phone: string) => {
       creds.me = { id: `${phone}@s.whatsapp.net`, name: '~' }
       creds.pairingCode = 'ABCD1234'
@@ -32,10 +35,9 @@ function begin() {
   const book = {
     emit: (type: string, data: Record<string, unknown>) => events.push({ type, data }),
   } as unknown as Events
-  const linking = new Linking(sock as unknown as WASocket, auth, book, makeLog('s', 'silent'), ending =>
-    endings.push(ending),
-  )
-  return { ws, sent, events, endings, creds, linking }
+  const end = (ending: Ending) => void endings.push(ending)
+  const linking = new Linking(sock as unknown as WASocket, auth, book, makeLog('s', 'silent'), end, passkeys)
+  return { ws, sent, events, endings, creds, linking, ends: () => ended }
 }
 
 const notify = (ws: EventEmitter, type: string, child?: BinaryNode, from = '@s.whatsapp.net') => {
@@ -125,4 +127,36 @@ test('a QR that comes after the phone has accepted is not shown', () => {
   linking.accepted()
   linking.showQr(QR, 'show')
   assert.equal(events.length, 0)
+})
+
+test('neither codes that run out nor a retired secret disturb a ceremony', async t => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const { ws, events, creds, linking, ends } = begin({ isOn: true, browser: 'Chrome', phoneMs: 60_000 })
+  const ref = { tag: 'ref', attrs: {}, content: Buffer.from('2@last') }
+  const offer = { tag: 'iq', attrs: {}, content: [{ tag: 'pair-device', attrs: {}, content: [ref] }] }
+  ws.emit('CB:iq,type:set,pair-device', offer)
+  assert.deepEqual(new Set(offer.content[0]?.content), new Set([ref]))
+  assert.ok((offer.content[0]?.content.length ?? 0) > 20, 'the last code is shown on, or the connection would end')
+  linking.showQr(QR, 'show')
+  notify(ws, 'passkey_prologue_request', {
+    tag: 'passkey_request_options',
+    attrs: {},
+    content: Buffer.from('{}'),
+  })
+  await settled()
+  const secret = creds.advSecretKey
+  notify(ws, 'companion_reg_refresh')
+  assert.equal(creds.advSecretKey, secret)
+  linking.showQr(QR, 'show')
+  assert.equal(ends(), 0)
+  assert.deepEqual(
+    events.map(({ type, data }) => [type, data.stage]),
+    [
+      ['QR_CODE', undefined],
+      ['PASSKEY', 'required'],
+    ],
+  )
+  linking.closed()
+  linking.showQr(QR, 'show')
+  assert.equal(ends(), 1)
 })

@@ -20,6 +20,8 @@ const NOTIFICATIONS =
 const INFO =
   words(`client_expiration dirty downgrade_webclient edge_routing gpia_request offline offline_preview thread_metadata
   tos priority_offline_complete safetynet unified_session`)
+/** What the server may ask of us. */
+const QUESTIONS = words('md urn:xmpp:ping')
 const RECEIPTS = words(
   `hist_sync inactive peer_msg played played-self read read-self retry sender server-error enc_rekey_retry view`,
 )
@@ -47,6 +49,7 @@ export function unknownIn(stanza: BinaryNode): string[] {
   }
   look('stanza', STANZAS, tag)
   if (tag === 'notification') look('notification', NOTIFICATIONS, attrs.type)
+  if (tag === 'iq' && (attrs.type === 'get' || attrs.type === 'set')) look('iq', QUESTIONS, attrs.xmlns)
   if (tag === 'ib') for (const child of children) look('ib', INFO, child)
   if (tag === 'receipt') look('receipt', RECEIPTS, attrs.type)
   if (tag === 'ack' && attrs.class === 'message') look('ack.error', ACK_ERRORS, attrs.error)

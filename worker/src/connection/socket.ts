@@ -1,9 +1,7 @@
 // Makes a Baileys socket: configuration, caches, and a timeout for connections that never open.
 import type { Agent } from 'node:https'
 import {
-  type BinaryNode,
   Browsers,
-  buildAckStanza,
   DEFAULT_CONNECTION_CONFIG,
   makeWASocket,
   proto,
@@ -13,7 +11,6 @@ import {
   type WASocket,
   type WAVersion,
 } from 'baileys'
-import { Ending } from '../exit-codes.ts'
 import { baileysLogger, describeError, type Log } from '../log.ts'
 import type { Platform, ProxyAddress, Settings } from '../settings.ts'
 import type { Auth } from '../store/auth.ts'
@@ -21,6 +18,7 @@ import { Bounded } from '../store/bounded-cache.ts'
 import type { Inbox } from '../store/inbox.ts'
 import type { Messages } from '../store/message-store.ts'
 import { BadFrame } from './disconnect-reasons.ts'
+import { answerPings, guardStanzas, isOurs } from './incoming-stanzas.ts'
 import { makeDispatcher, ProxyError } from './proxy.ts'
 
 /** A little more than a dial may take, and under the ten seconds within which a hanging proxy must be noticed. */
@@ -149,10 +147,6 @@ function watchOpening(sock: WASocket, proxy: ProxyAddress | undefined): void {
   sock.ws.once('close', () => clearTimeout(watchdog))
 }
 
-/** Not WhatsApp's fault: the database failed under a handler of the frame, or a newer worker has fenced us. */
-const isOurs = (error: unknown): boolean =>
-  error instanceof Ending || (error as NodeJS.ErrnoException | undefined)?.code === 'ERR_SQLITE_ERROR'
-
 /** Baileys decodes frames in a promise that nobody awaits: one bad frame would be an unhandled rejection, and our end. */
 function closeOnBadFrame(sock: WASocket): void {
   const [decode] = sock.ws.listeners('message') as ((data: Buffer) => Promise<void>)[]
@@ -192,11 +186,6 @@ function keepNoRecentMessages(sock: WASocket): void {
   manager.getRecentMessage = () => undefined
 }
 
-/** A status that somebody posts may come as a stanza of its own, which Baileys does not know; unacknowledged it comes again and again. */
-function ackStatuses(sock: WASocket): void {
-  sock.ws.on('CB:status', (node: BinaryNode) => void sock.sendNode(buildAckStanza(node)).catch(() => undefined))
-}
-
 /** The browser that this device is registered as. */
 export const browserOf = ({ settings }: Pick<Wiring, 'settings'>): string | undefined => shownAs(settings)[1]
 
@@ -204,7 +193,8 @@ export function connect(wiring: Wiring, version: WAVersion): WASocket {
   const sock = makeWASocket(configure(wiring, version))
   announceNoNames(sock, wiring.auth)
   keepNoRecentMessages(sock)
-  ackStatuses(sock)
+  guardStanzas(sock, wiring.log)
+  answerPings(sock)
   closeQuickly(sock)
   closeOnBadFrame(sock)
   watchOpening(sock, wiring.settings.proxy)

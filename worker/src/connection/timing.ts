@@ -1,4 +1,4 @@
-// Backoff with jitter, and sleeps that can be aborted.
+// Backoff with jitter, sleeps that can be aborted, and WhatsApp's times.
 export type Random = () => number
 
 /** The pause before attempt `attempt` (from 0): doubles from `minMs` to `maxMs`, and is drawn between half and all of that. */
@@ -34,4 +34,10 @@ export async function within<T>(ms: number, promise: Promise<T>, late: () => T):
     }, ms)
   })
   return Promise.race([promise, timeout]).finally(() => clearTimeout(timer))
+}
+
+/** A time of WhatsApp, in seconds, as ours. What is none, or is missing, is now: the server takes no event without a time. */
+export function millisOf(seconds: unknown): number {
+  const at = Number(seconds) * 1000
+  return Number.isSafeInteger(at) && at > 0 ? at : Date.now()
 }

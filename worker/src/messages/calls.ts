@@ -1,6 +1,6 @@
 // Calls to the account, reported as events: that somebody calls, and how it ended. Where it is wanted, they are rejected at once.
 import { isLidUser, isPnUser, jidDecode, jidNormalizedUser, type WACallEvent, type WASocket } from 'baileys'
-import { within } from '../connection/timing.ts'
+import { millisOf, within } from '../connection/timing.ts'
 import { describeError, type Log } from '../log.ts'
 import type { Events } from '../server/events.ts'
 import { Bounded } from '../store/bounded-cache.ts'
@@ -58,7 +58,7 @@ export class Calls {
       ...(lid ? { lid: jidNormalizedUser(lid) } : {}),
       ...(call.groupJid ? { group: call.groupJid } : {}),
       video: !!call.isVideo,
-      at: call.date.getTime(),
+      at: millisOf(call.date.getTime() / 1000),
     }
     this.#tell(outcome ?? 'offered', facts)
     if (isRinging && this.#policy === 'reject' && !call.isGroup) await this.#reject(call, sock, facts)

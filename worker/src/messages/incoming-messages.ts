@@ -16,7 +16,7 @@ import {
   type WAMessageKey,
   type WASocket,
 } from 'baileys'
-import { within } from '../connection/timing.ts'
+import { millisOf, within } from '../connection/timing.ts'
 import { describeError, type Log } from '../log.ts'
 import type { Events } from '../server/events.ts'
 import { Bounded } from '../store/bounded-cache.ts'
@@ -116,8 +116,6 @@ async function describe({ quote, mentioned, ...rest }: Context, sock: WASocket):
   }
 }
 
-const timeOf = (message: WAMessage): number => Number(message.messageTimestamp ?? Date.now() / 1000) * 1000
-
 export class Receiver {
   readonly #events: Events
   readonly #messages: Messages
@@ -150,12 +148,7 @@ export class Receiver {
         this.#came(message, sock).catch(error => this.#log.error('message.not_read', { error: describeError(error) }))
     })
     sock.ev.on('messages.update', updates => {
-      for (const { key, update } of updates)
-        this.#progressed(
-          key,
-          update.status,
-          update.messageTimestamp ? Number(update.messageTimestamp) * 1000 : Date.now(),
-        )
+      for (const { key, update } of updates) this.#progressed(key, update.status, millisOf(update.messageTimestamp))
     })
     this.#groupNames.attach(sock)
     this.#attachToGroups(sock)
@@ -165,16 +158,15 @@ export class Receiver {
   #attachToGroups(sock: WASocket): void {
     sock.ev.on('message-receipt.update', updates => {
       for (const { key, receipt } of updates) {
-        const at = Number(receipt.readTimestamp ?? receipt.receiptTimestamp ?? 0) * 1000 || Date.now()
+        const at = millisOf(receipt.readTimestamp ?? receipt.receiptTimestamp)
         if (!isMe(receipt.userJid, sock)) this.#progressed(key, receipt.readTimestamp ? READ : DELIVERY_ACK, at)
       }
     })
     sock.ws.on('CB:receipt', (node: BinaryNode) => {
       for (const { attrs, content } of getBinaryNodeChildren(node, 'participants')) {
         const members = Array.isArray(content) ? content.filter(each => !isMe(each.attrs.jid, sock)) : []
-        const at = Number(members[0]?.attrs.t ?? 0) * 1000 || Date.now()
         const key = { id: attrs.key ?? '', fromMe: true }
-        if (members.length) this.#progressed(key, GROUPED[node.attrs.type ?? ''], at)
+        if (members.length) this.#progressed(key, GROUPED[node.attrs.type ?? ''], millisOf(members[0]?.attrs.t))
       }
     })
   }
@@ -213,7 +205,7 @@ export class Receiver {
       ...(thumbnail ? { thumbnail } : {}),
       ...(await this.#voteOf(message, content, sock)),
       ...(await describe(readContext(message.message), sock)),
-      at: timeOf(message),
+      at: millisOf(message.messageTimestamp),
     })
     this.#undecryptable.resolved(key)
     this.#settled(key)

@@ -7,6 +7,7 @@ import {
   getBinaryNodeChildren,
   type WASocket,
 } from 'baileys'
+import { millisOf } from '../connection/timing.ts'
 import { Bounded } from '../store/bounded-cache.ts'
 
 /**
@@ -17,7 +18,7 @@ export type Proof = { at: number; error?: string; isReassigned?: true; deviceHas
 
 const MOST_UNKNOWN = 500
 
-const time = (node: BinaryNode): number => (node.attrs.t ? Number(node.attrs.t) * 1000 : Date.now())
+const time = ({ attrs }: BinaryNode): number => millisOf(attrs.t)
 
 /** A receipt may stand for several messages, and in a group for several people: then each message is named beside them. */
 function receiptIds(node: BinaryNode): string[] {

@@ -13,6 +13,7 @@ import {
   type WAMessageKey,
   type WASocket,
 } from 'baileys'
+import { millisOf } from '../connection/timing.ts'
 import { describeError, type Log } from '../log.ts'
 import type { Events } from '../server/events.ts'
 import type { Auth } from '../store/auth.ts'
@@ -53,7 +54,7 @@ export function describe({ attrs }: BinaryNode, reason: Reason, own: (string | u
     whatsappId: id,
     from: jidNormalizedUser(author),
     reason,
-    at: Number(t ?? Date.now() / 1000) * 1000,
+    at: millisOf(t),
     ...(phone ? { phone: jidDecode(phone)?.user ?? '' } : {}),
     ...(lid ? { lid: jidNormalizedUser(lid) } : {}),
     ...(group ? { group } : {}),
