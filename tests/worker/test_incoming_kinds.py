@@ -169,6 +169,16 @@ async def test_a_group_message_names_the_group_its_writer_and_whom_it_mentions(r
     assert reported["mentions"][0]["phone"] == linked.phone
 
 
+async def test_what_a_person_sends_to_a_whole_list_is_a_message_of_that_person(rig: Rig, linked: Session) -> None:
+    world, friend = rig.world.whatsapp, new_phone()
+    message = await world.send_text(friend, linked.phone, "New opening hours", via_list="1723456789")
+    reported = (await linked.event("MESSAGE_RECEIVED", whatsappId=message))["data"]
+    assert (reported["phone"], reported["text"]) == (friend, "New opening hours")
+    assert reported["lid"].endswith("@lid")
+    assert "group" not in reported
+    assert "broadcast" not in reported["from"]
+
+
 async def test_what_the_owner_sends_from_the_phone_is_reported_with_its_recipient_and_our_own_sends_are_not(
     rig: Rig, linked: Session
 ) -> None:
@@ -237,6 +247,24 @@ async def test_a_person_cannot_edit_what_another_wrote(rig: Rig, linked: Session
     await linked.event("MESSAGE_RECEIVED", whatsappId=after)
     told = [each["data"] for each in linked.station.events if each["type"] == "MESSAGE_RECEIVED"]
     assert [each["kind"] for each in told if each["phone"] == friend] == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("message", "read"),
+    [
+        ({38: {1: "o1", 3: 2, 6: "Both in blue", 7: "Frames"}}, "Frames\nBoth in blue"),
+        ({28: {1: "1@g.us", 4: "Course 7", 6: "Join us"}}, "Course 7\nJoin us"),
+        ({30: {}}, None),
+    ],
+)
+async def test_what_people_read_in_an_order_or_an_invitation_is_told(
+    rig: Rig, linked: Session, message: protobuf.Layout, read: str | None
+) -> None:
+    world, friend = rig.world.whatsapp, new_phone()
+    state = world._state
+    sent = actions.send_message(state, state.accounts.phone(friend), linked.phone, protobuf.encode(message))
+    reported = (await linked.event("MESSAGE_RECEIVED", whatsappId=sent))["data"]
+    assert (reported["kind"], reported.get("text")) == ("other", read)
 
 
 async def test_a_mention_that_is_no_person_is_not_told(rig: Rig, linked: Session) -> None:

@@ -60,6 +60,15 @@ async def test_what_was_told_as_undecryptable_is_told_as_the_message_when_it_can
     assert (read["whatsappId"], read["phone"]) == (message, friend)
 
 
+async def test_one_that_was_sent_to_a_whole_list_is_told_of_who_sent_it(rig: Rig, linked: Session) -> None:
+    friend = new_phone()
+    await rig.world.whatsapp.fault("absent", phone=linked.phone, times=1, type="view_once")
+    message = await rig.world.whatsapp.send_text(friend, linked.phone, "look once", via_list="1723456789")
+    told = (await linked.event("MESSAGE_UNDECRYPTABLE", whatsappId=message))["data"]
+    assert told["phone"] == friend
+    assert "group" not in told
+
+
 @pytest.mark.parametrize("kind", ["view_once", "view_once_unavailable_fanout"])
 async def test_a_view_once_message_is_told_to_be_opened_on_the_phone(rig: Rig, linked: Session, kind: str) -> None:
     friend = new_phone()

@@ -42,7 +42,7 @@ export type Content =
   | { kind: 'edit'; text: string; target: Target }
   | { kind: 'deletion'; target: Target }
   | { kind: 'button_answer' | 'list_answer'; text: string; choice: string }
-  | { kind: 'other'; name: string }
+  | { kind: 'other'; name: string; text?: string }
 
 /** What may accompany a message of any kind. Jids here are as WhatsApp names them. */
 export type Context = {
@@ -274,6 +274,19 @@ function placed(content: Message): Content | undefined {
   return given<Extract<Content, { kind: 'location' | 'live_location' }>>({ kind, text, location: placeOf(place) })
 }
 
+/** What people read in a message of a kind that is not told apart: an order, a product, an event, an invitation, an offer. */
+function other(content: Message, type: string): Content {
+  const { orderMessage: order, productMessage: product, eventMessage: event } = content
+  const { groupInviteMessage: invitation, listMessage: list, interactiveMessage: offer } = content
+  const lines = [
+    ...[order?.orderTitle, order?.message, product?.product?.title, product?.body, event?.name, event?.description],
+    ...[invitation?.groupName, invitation?.caption, list?.title, list?.description, offer?.header?.title],
+    offer?.body?.text,
+  ]
+  const text = clip(lines.filter(line => line).join('\n'), LONGEST_TEXT)
+  return { kind: 'other', name: type.slice(0, LONGEST_NAME), ...(text ? { text } : {}) }
+}
+
 /** What kind of message it is, and what can be told of it; undefined for housekeeping. */
 export function read(message: Optional<Message>, key: WAMessageKey = {}): Content | undefined {
   const content = unwrap(message)
@@ -306,7 +319,7 @@ export function read(message: Optional<Message>, key: WAMessageKey = {}): Conten
       poll: { options, selectable: poll.selectableOptionsCount ?? 0 },
     }
   }
-  return placed(content) ?? answerOf(content) ?? { kind: 'other', name: type.slice(0, LONGEST_NAME) }
+  return placed(content) ?? answerOf(content) ?? other(content, type)
 }
 
 const optionsOf = (poll: proto.Message.IPollCreationMessage): string[] =>

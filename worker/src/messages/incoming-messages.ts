@@ -6,6 +6,7 @@ import {
   isJidBroadcast,
   isJidGroup,
   isJidNewsletter,
+  isJidStatusBroadcast,
   isLidUser,
   isPnUser,
   jidDecode,
@@ -72,11 +73,17 @@ async function namesOf(jids: (string | null | undefined)[], sock: WASocket): Pro
   return { ...(phone ? { phone } : {}), ...(lid ? { lid: jidNormalizedUser(lid) } : {}) }
 }
 
+/** The author of what somebody else wrote, by the names that the message has. A list's message names it as a group's does. */
+function authorOf({ remoteJid, remoteJidAlt, participant, participantAlt }: WAMessageKey): (string | null | undefined)[] {
+  if (isJidGroup(remoteJid ?? '')) return [participant, participantAlt]
+  return [isJidBroadcast(remoteJid ?? '') ? participant : remoteJid, remoteJidAlt]
+}
+
 /** Who wrote it; to whom, for a message of our own. In a group of ours nobody in particular. */
 async function personOf(key: WAMessageKey, sock: WASocket): Promise<Person> {
   const group = isJidGroup(key.remoteJid ?? '') ? (key.remoteJid ?? undefined) : undefined
   if (group && key.fromMe) return { from: group, group }
-  const jids = group ? [key.participant, key.participantAlt] : [key.remoteJid, key.remoteJidAlt]
+  const jids = authorOf(key)
   return { from: jids.find(jid => jid) ?? '', ...(await namesOf(jids, sock)), ...(group ? { group } : {}) }
 }
 
@@ -85,9 +92,7 @@ async function bothNames(key: WAMessageKey, sock: WASocket): Promise<Names> {
   const [pn, lid] = [sock.user?.id, sock.user?.lid]
   if (key.fromMe)
     return { ...(pn ? { pn: jidNormalizedUser(pn) } : {}), ...(lid ? { lid: jidNormalizedUser(lid) } : {}) }
-  const isGroup = isJidGroup(key.remoteJid ?? '')
-  const jids = isGroup ? [key.participant, key.participantAlt] : [key.remoteJid, key.remoteJidAlt]
-  const names = await namesOf(jids, sock)
+  const names = await namesOf(authorOf(key), sock)
   const other =
     names.lid || !names.phone
       ? undefined
@@ -213,12 +218,14 @@ export class Receiver {
   }
 
   /**
-   * Whether it is a message of a person. Our own are told too, where they were typed on the phone or another device: only those
-   * come in encrypted and so have been in the inbox. What the account writes to itself is nobody's business.
+   * Whether it is a message of a person, also one that the person sent to a whole list. Our own are told too, where they were
+   * typed on the phone or another device: only those come in encrypted and so have been in the inbox. What the account writes
+   * to itself, or to a list, is nobody's business.
    */
-  #isTold({ id, remoteJid, fromMe }: WAMessageKey, sock: WASocket): boolean {
+  #isTold({ id, remoteJid, participant, fromMe }: WAMessageKey, sock: WASocket): boolean {
     const chat = remoteJid ?? ''
-    if (isJidBroadcast(chat) || isJidNewsletter(chat)) return false
+    if (isJidStatusBroadcast(chat) || isJidNewsletter(chat)) return false
+    if (isJidBroadcast(chat)) return !fromMe && !isMe(participant, sock)
     return !fromMe || (!!id && this.#inbox.has(id) && !isMe(chat, sock))
   }
 

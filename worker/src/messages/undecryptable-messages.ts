@@ -6,6 +6,7 @@ import {
   isJidBroadcast,
   isJidGroup,
   isJidNewsletter,
+  isJidStatusBroadcast,
   isLidUser,
   isPnUser,
   jidDecode,
@@ -44,8 +45,8 @@ const nameOf = (author: string, id: string): string => `${jidNormalizedUser(auth
 export function describe({ attrs }: BinaryNode, reason: Reason, own: (string | undefined)[]): Note | undefined {
   const { id, from = '', participant, recipient, category, t, notify } = attrs
   const group = isJidGroup(from) ? from : undefined
-  const author = group ? (participant ?? '') : from
-  if (!id || recipient || category === 'peer' || isJidBroadcast(from) || isJidNewsletter(from)) return undefined
+  const author = group || isJidBroadcast(from) ? (participant ?? '') : from
+  if (!id || recipient || category === 'peer' || isJidStatusBroadcast(from) || isJidNewsletter(from)) return undefined
   if (own.some(name => name && jidNormalizedUser(name) === jidNormalizedUser(author))) return undefined
   const names = [author, attrs.sender_pn, attrs.sender_lid, attrs.participant_pn, attrs.participant_lid]
   const phone = names.find(name => isPnUser(name))

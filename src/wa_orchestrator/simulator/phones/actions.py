@@ -27,9 +27,19 @@ class FileForm(StrEnum):
 
 
 def send_message(
-    state: ServerState, phone: Phone, to: str, message: bytes, *, by_lid: bool | None = None, alone: bool = False
+    state: ServerState,
+    phone: Phone,
+    to: str,
+    message: bytes,
+    *,
+    by_lid: bool | None = None,
+    alone: bool = False,
+    via_list: str = "",
 ) -> str:
-    """Send a message from a phone to a phone or a group and return its id. `alone` omits the sender's other name."""
+    """Send a message from a phone to a phone or a group and return its id.
+
+    `alone` omits the sender's other name; `via_list` is the broadcast list that the receiver is in.
+    """
     message_id = new_message_id()
     _remember(state, phone, message_id, to, message)
     what = message_content.read(protobuf.decode(message))
@@ -55,6 +65,8 @@ def send_message(
     names = _names(phone, receiver, by_lid=by_lid)
     if alone:
         names = {"from": names["from"]}
+    if via_list:
+        names = addressing.in_list(via_list, receiver, phone)
     for device in receiver.devices.values():
         parts = _first_copy(state, phone, device, message, what)
         state.deliver(device, _envelope(state, phone, message_id, what, names, encs=parts))

@@ -5,6 +5,8 @@ from typing import NamedTuple
 SERVER = "s.whatsapp.net"
 LID = "lid"
 GROUP = "g.us"
+#: A list of recipients, each of whom gets the message in the chat with its sender.
+BROADCAST = "broadcast"
 #: The older name of SERVER, in texts of clients.
 LEGACY_SERVER = "c.us"
 #: Whose messages are what people post for all their contacts.
@@ -27,6 +29,10 @@ class Jid(NamedTuple):
     @property
     def is_group(self) -> bool:
         return self.server == GROUP
+
+    @property
+    def is_list(self) -> bool:
+        return self.server == BROADCAST
 
 
 def parse(text: str) -> Jid | None:

@@ -140,9 +140,11 @@ class WhatsApp:
         raise SimulatorError("NO_CEREMONY", f"{phone} links no device with a passkey.")
 
     async def send_text(self, phone: str, to: str, text: str, **options: Any) -> str:
-        """Send a text. Options: `expires` (seconds), `by_lid` (the LID names the sender), `alone` (by nothing else)."""
+        """Send a text. Options: `expires` (seconds), `by_lid` (the LID names the sender), `alone` (by nothing else),
+        `via_list` (to a broadcast list of this name, which the receiver is in).
+        """
         message = message_content.text(text, options.get("expires"))
-        naming = {"by_lid": options.get("by_lid"), "alone": options.get("alone", False)}
+        naming = {name: options[name] for name in ("by_lid", "alone", "via_list") if name in options}
         return actions.send_message(self._state, self._state.accounts.phone(phone), _chat(to), message, **naming)
 
     def ask_again(self, phone: str, of: str, chat: str, message_id: str) -> None:

@@ -39,6 +39,13 @@ def in_chat(receiver: Phone, sender: Phone, device: int | None = None) -> dict[s
     }
 
 
+def in_list(name: str, receiver: Phone, sender: Phone) -> dict[str, str]:
+    """Return the attributes that name a broadcast list, and the sender as a group's message does."""
+    names = in_chat(receiver, sender)
+    others = {each.replace("sender_", "participant_"): names[each] for each in names if each != "from"}
+    return {"from": str(Jid(name, jid.BROADCAST)), "participant": names["from"], **others}
+
+
 def own_copy(account: Phone, recipient: Phone, device: int | None = None) -> dict[str, str]:
     """Return the attributes of the copy for the sender's own devices: it names the other person, not the sender."""
     sender = str(account.address_in(account.space)._replace(device=device))

@@ -24,7 +24,7 @@ def handle_receipt(state: ServerState, connection: Connection, stanza: Node) -> 
             state.acknowledged(device, "message", node("receipt", {"id": message_id}))
     attrs = {"class": "receipt", "id": stanza.attr("id"), "from": stanza.attr("to"), "type": kind or None}
     connection.send(node("ack", {**attrs, "participant": stanza.attr("participant") or None, "t": state.now}))
-    author = jid.parse(stanza.attr("participant")) if to.is_group else to
+    author = jid.parse(stanza.attr("participant")) if to.is_group or to.is_list else to
     phone = state.accounts.find(author) if author else None
     if phone is None or author is None:
         return
