@@ -1,5 +1,7 @@
 """The inbox in a browser: who waits, what they wrote, and an answer that says when it leaves."""
 
+import json
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,9 +16,11 @@ from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_pages import OVER_THE_EDGE, serious
 from tests.pictures import jpeg
+from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.messages import contacts
 
 pytestmark = pytest.mark.browser
 
@@ -315,11 +319,113 @@ def test_what_has_no_small_picture_any_more_is_shown_without_it(served: ServedFl
     page.context.close()
 
 
+def _posted(page: Page, action: str) -> list[dict[str, str]]:
+    """Answer an action as if WhatsApp had taken it; what was posted is in the list."""
+    posted: list[dict[str, str]] = []
+
+    def take(route: Route) -> None:
+        fields = re.findall(r'name="(\w+)"\r\n\r\n(.*?)\r\n--', route.request.post_data or "", re.DOTALL)
+        posted.append(dict(fields))
+        route.fulfill(json={"state": "ok", "toast": '<div class="toast"><div><b>Done</b></div></div>'})
+
+    page.route(f"**/do/{action}", take)
+    return posted
+
+
+def test_what_somebody_wrote_is_reacted_to_and_quoted_from_its_menu(served: ServedFleet, chromium: Browser) -> None:
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    reactions = _posted(page, "message-react")
+    first, menu = page.locator(".msg").first, page.locator("#acts")
+    first.hover()
+    first.get_by_role("button", name="React, answer, change").click()
+    expect(menu).to_be_visible()
+    expect(menu.get_by_role("button", name="Edit")).to_be_hidden()  # it is theirs
+    expect(menu.get_by_role("button", name="Delete")).to_be_hidden()
+    menu.get_by_role("button", name="React with ❤️").click()
+    expect(menu).to_be_hidden()
+    expect(page.locator(".toast")).to_contain_text("Done")
+    assert reactions == [{"id": incoming.id_of(SESSION, "3A02"), "emoji": "❤️"}]
+    first.get_by_role("button", name="React, answer, change").click()
+    menu.get_by_role("button", name="Reply to this").click()
+    expect(page.locator("[data-quoted]")).to_contain_text("12 Example Street")
+    page.keyboard.type("This afternoon")
+    page.keyboard.press("Enter")
+    expect(page.locator(".msg.ours .quote")).to_contain_text("12 Example Street")
+    expect(page.locator(".msg.ours [data-acts]")).to_have_count(0)  # WhatsApp does not have it yet
+    page.context.close()
+
+
+def test_our_message_is_edited_in_the_reply_box_and_deleted_after_a_question(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    sent = served.do(lambda on: answer(on, 901, "See you at nien", "sent"))
+    old = served.do(lambda on: answer(on, 902, "Yesterday's", "sent"))
+    served.do(lambda on: _age(on, old, hours=3))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    edits, deletions = _posted(page, "message-edit"), _posted(page, "message-delete")
+    box, menu, strip = page.locator("#reply textarea"), page.locator("#acts"), page.locator("[data-quoted]")
+    box.fill("a draft")
+    page.locator(f"#m-{sent} [data-acts]").click()
+    menu.get_by_role("button", name="Edit").click()
+    expect(strip).to_have_text(re.compile("Editing: See you at nien"))
+    expect(box).to_have_value("See you at nien")
+    box.fill("See you at nine")
+    box.press("Enter")
+    expect(strip).to_be_hidden()
+    expect(box).to_have_value("a draft")  # what had been begun before is there again
+    assert edits == [{"id": sent, "text": "See you at nine"}]
+    page.locator(f"#m-{old} [data-acts]").click()
+    expect(menu.get_by_role("button", name="Edit")).to_be_hidden()  # WhatsApp's time for it is over
+    menu.get_by_role("button", name="Delete for everyone…").click()
+    assert deletions == []
+    page.locator("dialog[open]").get_by_role("button", name="Delete for everyone").click()
+    expect(page.locator(".toast")).to_contain_text("Done")
+    assert deletions == [{"id": old}]
+    page.context.close()
+
+
+async def _age(on: FleetBuilder, message: str, hours: int) -> None:
+    await on.redis.hset(keys.message(message), "accepted_at", await on.scripts.now_ms() - hours * 3_600_000)
+
+
+GROUP = "120363025246125486@g.us"
+
+
+async def _group_talk(on: FleetBuilder) -> None:
+    ours = str(await on.redis.hget(keys.session(SESSION), "phone"))
+    said = {"at": 1, "text": "Who has the key?", "push_name": "Tamar"}
+    quoted = {"replyTo": {"whatsappId": "3C01", "text": "Who has the key?", "phone": "972525550131"}}
+    liked = {"target": {"whatsappId": "3C01"}}
+    for name, kind, fields, by in (
+        ("3C01", "text", said, "972525550131"),
+        ("3C02", "text", {"at": 1, "text": "Gil", "parts": json.dumps(quoted)}, "972525550139"),
+        ("3C03", "reaction", {"at": 1, "text": "🙏", "parts": json.dumps(liked)}, ""),
+    ):
+        message = contacts.Incoming(
+            SESSION, ours, name, kind, by, "" if by else "99887766554433", GROUP, fields, name="Building 12",
+            target="3C01" if kind == "reaction" else "",
+        )  # fmt: skip
+        await contacts.receive(on.scripts, message, keep_ms=10**9)
+
+
+def test_in_a_group_a_quote_and_a_reaction_name_the_member_and_not_the_group(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    served.do(_group_talk)
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    page.goto(f"{served.address}/inbox?c={conversation.id_of(SESSION, GROUP)}")
+    expect(page.locator(".quote b")).to_have_text("+972525550131")
+    expect(page.locator(".react [title]")).to_have_attribute("title", "Hidden number")
+    page.context.close()
+
+
 def test_a_viewer_reads_and_has_no_reply_box(served: ServedFleet, chromium: Browser) -> None:
     page = log_in(visit(chromium, served.address), served.address, VIEWER_PASSWORD)
     page.goto(f"{served.address}/inbox?c={HERE}")
     expect(page.locator(".msg")).to_have_count(5)
-    expect(page.locator("#reply, [data-close-form]")).to_have_count(0)
+    expect(page.locator("#reply, [data-close-form], [data-acts]")).to_have_count(0)
     page.context.close()
 
 

@@ -19,7 +19,9 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.access import api_keys, people
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.history import erasures
-from wa_orchestrator.store.messages import contacts, incoming_messages
+from wa_orchestrator.store.messages import contacts, holds, incoming_messages
+from wa_orchestrator.store.sessions import commands
+from wa_orchestrator.timestamps import FOREVER_MS
 
 HERE = f"/api/v1/conversations/{conversation.id_of('w1', FRIEND)}"
 
@@ -61,6 +63,37 @@ async def test_who_waits_longest_is_first_and_what_was_read_comes_after(api: Mes
             break
     assert seen == ["1", "2", "0"]
     assert await listed(api, state="open") == ["97252000000"]
+
+
+async def _marks(api: MessageApi) -> list[dict[str, str]]:
+    """What the session's worker is asked to mark as read."""
+    taken = []
+    while (command := await commands.take(api.context.scripts, "w1")) is not None:
+        taken.append({name: command[name] for name in ("kind", "to", "whatsappId", "others")})
+    return taken
+
+
+async def test_the_contact_is_told_what_was_read_where_that_is_asked_for(api: MessageApi, clock: Clock) -> None:
+    for name in ("3A01", "3A02", "3A03"):
+        await says(api, f"Line {name}", name)
+        await clock.pass_ms(1000)
+    await api.client.post(f"{HERE}/read", json={"until": incoming.id_of("w1", "3A01")})
+    assert await _marks(api) == []
+    await api.client.post(f"{HERE}/read", json={"until": incoming.id_of("w1", "3A02"), "tell": True})
+    assert await _marks(api) == [{"kind": "mark_read", "to": FRIEND, "whatsappId": "3A02", "others": ""}]
+    await says(api, "Line 3A04", "3A04")
+    left = await api.client.post(f"{HERE}/read", json={"tell": True})
+    assert left.json()["unread"] == 0
+    assert await _marks(api) == [{"kind": "mark_read", "to": FRIEND, "whatsappId": "3A04", "others": "3A03"}]
+    await api.client.post(f"{HERE}/read", json={"tell": True})  # nothing is unread any more
+    assert await _marks(api) == []
+
+
+async def test_nobody_is_told_what_was_read_while_sending_is_on_hold(api: MessageApi) -> None:
+    await says(api, "Are you there?", "3A01")
+    await holds.put(api.context.scripts, holds.Hold("all", FOREVER_MS, "test", "somebody"))
+    assert (await api.client.post(f"{HERE}/read", json={"tell": True})).json()["unread"] == 0
+    assert await _marks(api) == []
 
 
 async def test_a_search_reads_whole_messages_only_where_the_text_matches(

@@ -14,6 +14,7 @@ from tests.security.visitor import ORIGIN, Visitor, person
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.access.permissions import Role
+from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.messages import contacts
 
@@ -91,9 +92,12 @@ BUTTONS: dict[str, dict[str, str]] = {
     "conversation-facts": {"id": HERE[THEIRS], "notes": "x", "tags": "x"},
     "conversation-close": {"id": HERE[THEIRS]},
     "conversation-open": {"id": HERE[THEIRS]},
-    "conversation-read": {"id": HERE[THEIRS]},
+    "conversation-read": {"id": HERE[THEIRS], "tell": "1"},
     "conversation-unread": {"id": HERE[THEIRS]},
     "reply": {"to": PEOPLE[THEIRS], "session": THEIRS, "message": "hello"},
+    "message-react": {"id": incoming.id_of(THEIRS, "3A05"), "emoji": "👍"},
+    "message-edit": {"id": incoming.id_of(THEIRS, "3A05"), "text": "x"},
+    "message-delete": {"id": incoming.id_of(THEIRS, "3A05")},
 }
 
 
@@ -107,6 +111,19 @@ async def test_no_button_changes_a_conversation_of_others(fleet: TwoCustomers, b
         visitor = await _logged_in(fleet, who)
         assert await _press(visitor, button, **BUTTONS[button]) == "error", who
         assert await fleet.context.redis.hgetall(name) == before
+
+
+@pytest.mark.parametrize(("linked_to", "status"), [(MINE, 200), (THEIRS, 404)])
+async def test_who_reaches_one_device_of_an_account_writes_drafts_in_the_conversations_of_all(
+    fleet: TwoCustomers, linked_to: str, status: int
+) -> None:
+    await fleet.context.redis.hset(keys.session(THEIRS), "phone", PHONES[linked_to])
+    await person(fleet, "Oren", Role.OPERATOR, LABELS[MINE])
+    oren = await _logged_in(fleet, "Oren")
+    headers = {"Origin": ORIGIN, "X-CSRF-Token": await oren.token()}
+    told = {"conversation": HERE[THEIRS], "draft": "I will look"}
+    assert (await oren.client.post("/inbox/here", headers=headers, json=told)).status_code == status
+    assert ("I will look" in (await oren.client.get(f"/inbox?c={HERE[THEIRS]}")).text) is (status == 200)
 
 
 async def test_a_viewer_stores_no_file(fleet: TwoCustomers) -> None:

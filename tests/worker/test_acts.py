@@ -63,14 +63,19 @@ async def test_a_caption_is_edited_and_its_picture_stays(rig: Rig, linked: Sessi
     assert rig.world.whatsapp.media_of(friend, message["whatsappId"]) == b"jpeg"
 
 
+def _is_read(rig: Rig, author: str, message: str, reader: str) -> bool:
+    return bool(shown(rig, author, message).get("receipts", {}).get(reader) == "read")
+
+
 async def test_a_read_mark_reaches_the_author_and_typing_is_shown(rig: Rig, linked: Session) -> None:
     friend = new_phone()
     wrote = await rig.world.whatsapp.send_text(friend, linked.phone, "Are you there?")
     await linked.event("MESSAGE_RECEIVED", whatsappId=wrote)
-    assert await act(rig, linked, "mark_read", to=friend, whatsappId=wrote) == {"ok": True}
-    await until(
-        lambda: shown(rig, friend, wrote).get("receipts", {}).get(linked.phone) == "read", "the author sees the mark"
-    )
+    again = await rig.world.whatsapp.send_text(friend, linked.phone, "Hello?")
+    await linked.event("MESSAGE_RECEIVED", whatsappId=again)
+    assert await act(rig, linked, "mark_read", to=friend, whatsappId=again, others=wrote) == {"ok": True}
+    for message in (wrote, again):
+        await until(partial(_is_read, rig, friend, message, linked.phone), "the author sees the mark")
     for asked, word in (("typing", "composing"), ("recording", "recording"), ("paused", "paused")):
         assert await act(rig, linked, "typing", to=friend, text=asked) == {"ok": True}
         await until(partial(_is_last_state, rig, friend, word), f"{word} is shown")

@@ -224,6 +224,9 @@ class Settings(BaseSettings):
     call_reply: Annotated[str, Field(max_length=1000)] = ""
     """Text that a person gets whose call was rejected: like any message, within pace and hours and not after an
     opt-out, and at most once a day. Needs REJECT_CALLS."""
+    inbox_read_marks: bool = True
+    """What a person has read in the inbox is shown as read on its author's phone, as far as the account's privacy
+    settings allow; not in groups. Needs a session that is connected and not on hold."""
     presence: Literal["always", "while_sending", "never"] | None = None
     """When devices are shown as online: `always` keeps the owner's phone from ringing for messages; `while_sending`
     lets it ring except around a message; `never` shows no typing either. Default: `always` with ENABLE_KEEP_ALIVE,

@@ -74,7 +74,12 @@ async function namesOf(jids: (string | null | undefined)[], sock: WASocket): Pro
 }
 
 /** The author of what somebody else wrote, by the names that the message has. A list's message names it as a group's does. */
-function authorOf({ remoteJid, remoteJidAlt, participant, participantAlt }: WAMessageKey): (string | null | undefined)[] {
+function authorOf({
+  remoteJid,
+  remoteJidAlt,
+  participant,
+  participantAlt,
+}: WAMessageKey): (string | null | undefined)[] {
   if (isJidGroup(remoteJid ?? '')) return [participant, participantAlt]
   return [isJidBroadcast(remoteJid ?? '') ? participant : remoteJid, remoteJidAlt]
 }

@@ -105,7 +105,11 @@ export class Acts {
 
   async #markRead(command: Command, sock: WASocket): Promise<object> {
     const address = await this.#address(command, sock)
-    await sock.readMessages([keyOf(command, address)])
+    const others = (command.others ?? '').split(' ').filter(id => id)
+    await sock.readMessages([
+      keyOf(command, address),
+      ...others.map(id => keyOf({ ...command, whatsappId: id }, address)),
+    ])
     return {}
   }
 

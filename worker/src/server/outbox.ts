@@ -64,6 +64,8 @@ export type Command = {
   kind: string
   phone?: string
   whatsappId?: string
+  /** Further ids, with spaces between. */
+  others?: string
   maxBytes?: string
   to?: string
   text?: string

@@ -9,11 +9,15 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.domain.conversation import ConversationState
-from wa_orchestrator.orchestrator.api.conversations.models import ConversationView
+from wa_orchestrator.domain.messages.amendment import EDITABLE
+from wa_orchestrator.domain.messages.message import SUCCEEDED
+from wa_orchestrator.orchestrator.api.conversations.models import ConversationView, ReactionView, ThreadMessage
 
 _LONG_WAIT_MS: Final = 600_000
 #: What an answer waits for in the ordinary course of things; the time says it all.
 CALM: Final = frozenset({"NOTHING", "PAUSE", "MINUTE_IS_FULL", "BEHIND_OTHERS", "IN_FLIGHT"})
+#: What people react with most; phones offer the same.
+EMOJIS: Final = ("👍", "❤️", "😂", "😮", "😢", "🙏")
 #: Statuses by how a bubble looks.
 LOOKS: Final = {
     "queued": "queued", "scheduled": "queued", "sending": "queued", "failed": "failed", "expired": "failed",
@@ -44,6 +48,31 @@ def waits(view: Locale, each: ConversationView) -> Markup:
         return Markup("")
     minutes = replace(view, now_ms=view.now_ms - waited_ms % 60_000)
     return view.t("inbox.waits", span=minutes.ago(ms(each.waiting_since)))
+
+
+def acts_on(each: ThreadMessage) -> str:
+    """Return what a person may do to a message: quote, react, edit, delete. Nothing before WhatsApp has it.
+
+    How long one may be edited and deleted is known to the page's script, and decided by the API.
+    """
+    is_ours = each.direction == "out"
+    if each.deleted_at or (each.status is not None and each.status not in SUCCEEDED):
+        return ""
+    may_edit = is_ours and each.kind in EDITABLE and bool(each.text) and (each.kind == "text" or not each.elsewhere)
+    return " ".join(["quote", "react", *(["edit"] if may_edit else []), *(["delete"] if is_ours else [])])
+
+
+def author_of(view: Locale, each: ConversationView, phone: str | None) -> str:
+    """Return who wrote in a conversation: the contact, or in a group the member with this phone."""
+    if not each.group:
+        return title_of(view, each)
+    return f"+{phone}" if phone else str(view.t("inbox.hidden_number"))
+
+
+def reacted(view: Locale, each: ConversationView, reaction: ReactionView) -> str:
+    """Return who reacted to a message."""
+    sender = reaction.sender or ""
+    return author_of(view, each, sender if sender.isdigit() else None) if sender else view.plain("inbox.you")
 
 
 def clock_of(seconds: int | None) -> str:

@@ -55,6 +55,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "quick": await quick_replies.every(renderer.context.scripts) if detail else {},
         "inbox": renderer.inbox,
         "most_sessions": MOST_SESSIONS,
+        "tells_read": renderer.context.settings.inbox_read_marks,
         "first_ms": conversations.ms(thread.messages[-1].at) if thread and thread.messages else 0,
     }
     watch = {"page": "inbox", **{name: query[name] for name in ("c", "show", "session", "q") if query.get(name)}}

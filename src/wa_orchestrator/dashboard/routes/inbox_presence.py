@@ -14,7 +14,7 @@ from wa_orchestrator.dashboard.login import require_operator
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.conversations.models import LONGEST_REPLY
-from wa_orchestrator.store.conversations import presence
+from wa_orchestrator.store.conversations import conversation_records, presence
 from wa_orchestrator.store.conversations.presence import Attendant, Doing
 from wa_orchestrator.texts.catalogue import texts
 from wa_orchestrator.web import request_body
@@ -48,11 +48,13 @@ class PresenceRoutes(APIRouter):
             told = Attendance.model_validate_json(await request_body.read(request, _MAX_BYTES))
         except ValidationError:
             raise Refused("BAD_JSON", "This is no note of presence. Reload the page.", 422) from None
-        name, caller = conversation.parse_id(told.conversation), person.caller
-        reaches = await self._context.session_labels.filter_for(caller.reach)
-        if name is None or not reaches(name[0]):
+        scripts, caller = self._context.scripts, person.caller
+        asked = conversation.parse_id(told.conversation)
+        known = await conversation_records.find(scripts, *asked) if asked else None
+        reaches = await self._context.session_labels.account_filter_for(caller.reach)
+        if known is None or not any(map(reaches, known.sessions)):
             raise Refused("NO_SUCH_CONVERSATION", "There is no such conversation.", 404)
-        scripts = self._context.scripts
+        name = (known.session, known.contact)
         shown = person.name or str(person.role)
         await presence.attend(scripts, name, caller.key_id, shown, told.doing, draft=told.draft)
         there = await presence.others(scripts, name, caller.key_id)

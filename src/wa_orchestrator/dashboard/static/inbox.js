@@ -210,7 +210,8 @@ function seen() {
     const last = $$('.msg:not(.ours)', messages).at(-1)
     if (document.hidden || !document.hasFocus() || !last || !isAtEnd() || messages.dataset.seen === last.id) return
     messages.dataset.seen = last.id
-    post('conversation-read', { id: messages.dataset.conversation, until: last.id.slice(2) })
+    const { conversation, tell = '' } = messages.dataset
+    post('conversation-read', { id: conversation, until: last.id.slice(2), tell })
   }, SEEN_MS)
 }
 addEventListener('focus', seen)
@@ -261,11 +262,13 @@ function showPresence({ doing, text }) {
   strip.dataset.s = doing === 'writing' ? 'warn' : 'idle'
   $('span', strip).textContent = text
 }
+// A text that is being edited was sent: the draft is what stood in the box before.
+const drafted = form => (editing ? editing.draft : form.elements.message.value)
 function keepDraft({ keepalive = false } = {}) {
   const form = $('#reply')
   if (!form) return
   const id = form.elements.id.value,
-    text = form.elements.message.value
+    text = drafted(form)
   if (text === saved) return
   text ? sessionStorage.setItem(draftKey(id), text) : sessionStorage.removeItem(draftKey(id))
   here({ id, text, keepalive })
@@ -273,7 +276,7 @@ function keepDraft({ keepalive = false } = {}) {
 addEventListener('pagehide', () => keepDraft({ keepalive: true }))
 function isHere() {
   const form = $('#reply')
-  if (form && !document.hidden) here({ id: form.elements.id.value, text: form.elements.message.value })
+  if (form && !document.hidden) here({ id: form.elements.id.value, text: drafted(form) })
 }
 setInterval(isHere, HERE_MS)
 let keeping
@@ -369,6 +372,7 @@ async function sendReply(form) {
   button.disabled = true
   fail('')
   try {
+    if (editing) return await sendEdit(text)
     for (let first = true; files.length; first = false) {
       const name = files[0].file.name,
         id = await upload(files[0])
@@ -391,6 +395,12 @@ async function sendReply(form) {
     form.elements.message.focus()
   }
 }
+async function sendEdit(text) {
+  const { ok, told } = await post('message-edit', { id: editing.message.id.slice(2), text })
+  if (!ok) throw new Refusal(told)
+  endEdit()
+  $('#said').textContent = wordsOf(told)
+}
 // One key per attempt of a person: a repetition after a lost answer is the same message.
 async function accepted(fields) {
   const key = crypto.randomUUID ? crypto.randomUUID() : `${Date.now()} ${Math.random()}`
@@ -404,11 +414,14 @@ async function accepted(fields) {
     }
   }
 }
+function wordsOf(told) {
+  const holder = document.createElement('div')
+  holder.innerHTML = told.toast || ''
+  return $('b', holder)?.textContent || holder.textContent || told.error?.message || ''
+}
 class Refusal extends Error {
   constructor(told) {
-    const holder = document.createElement('div')
-    holder.innerHTML = told.toast || ''
-    super($('b', holder)?.textContent || holder.textContent || told.error?.message || '')
+    super(wordsOf(told))
   }
 }
 
@@ -536,6 +549,7 @@ document.addEventListener('submit', e => {
     e.preventDefault()
     find(e.target)
   }
+  if (e.target.closest('#acts')) $('#acts').hidePopover()
   if (e.target.matches('[data-close-form]')) setTimeout(() => open(location.href, { focus: false }), 400)
 })
 document.addEventListener('click', e => {
@@ -559,7 +573,14 @@ document.addEventListener('click', e => {
     quoteEarlier()
     $('#reply textarea').focus()
   }
-  if (at('[data-unquote]')) quote(null)
+  if (at('[data-unquote]')) editing ? endEdit() : quote(null)
+  if (at('[data-acts]')) showActs(at('[data-acts]'))
+  if (at('#acts [data-emoji]')) $('#acts').firstElementChild.elements.emoji.value = at('[data-emoji]').dataset.emoji
+  if (at('#acts [data-act]')) {
+    $('#acts').hidePopover()
+    at('[data-act]').dataset.act === 'edit' ? edit(acted()) : quote(acted())
+    $('#reply textarea').focus()
+  }
   if (at('[data-assign]')) toFacts('assigned')
   if (at('[data-play]')) play(at('[data-play]'))
   if (at('[data-quick]')) menu().hidden ? showQuick('') : hideQuick()
@@ -620,10 +641,55 @@ function toFacts(field) {
 // -- quote: the last message that they wrote, then the one before it
 let quoted = null
 function quote(message) {
+  if (editing) endEdit()
   quoted = message
-  const strip = $('[data-quoted]')
-  strip.hidden = !message
-  $('span', strip).textContent = message ? ($('.say p', message)?.textContent ?? '').slice(0, 200) : ''
+  strip(message && shortOf(message))
+}
+const shortOf = message => (message.dataset.kind ?? $('.say > p', message)?.textContent ?? '').slice(0, 200)
+function strip(text) {
+  const shown = $('[data-quoted]')
+  shown.hidden = text === null
+  $('span', shown).textContent = text ?? ''
+}
+// -- what can be done to one message: quote, react, edit, delete; one menu for all, with the id of the message in its forms
+const EDITABLE_MS = 15 * 60_000
+const DELETABLE_MS = 60 * 3_600_000
+const now = () => Number(document.body.dataset.now) + performance.now()
+const acted = () => document.getElementById(`m-${$('#acts [name=id]').value}`)
+function showActs(button) {
+  const menu = $('#acts'),
+    message = button.closest('.msg'),
+    may = message.dataset.may.split(' '),
+    age = now() - Number(message.dataset.at),
+    canReply = !$('#reply').hidden
+  for (const field of $$('[name=id]', menu)) field.value = message.id.slice(2)
+  $('[data-act=quote]', menu).hidden = !canReply
+  $('[data-act=edit]', menu).hidden = !(canReply && may.includes('edit') && age < EDITABLE_MS)
+  $('[action$=react]', menu).hidden = !canReply
+  $('[action$=delete]', menu).hidden = !(may.includes('delete') && age < DELETABLE_MS)
+  $('[data-emoji=""]', menu).hidden = !$('[data-own]', message)
+  menu.showPopover()
+  const at = button.getBoundingClientRect(),
+    { width, height } = menu.getBoundingClientRect()
+  const left = Math.min(innerWidth - width - 8, Math.max(8, at.left + at.width / 2 - width / 2))
+  const top = at.bottom + height + 12 > innerHeight ? at.top - height - 4 : at.bottom + 4
+  menu.style.left = `${left}px`
+  menu.style.top = `${Math.max(8, top)}px`
+  $('.btn:not([hidden])', menu)?.focus({ preventScroll: true })
+}
+let editing = null
+function edit(message) {
+  quote(null)
+  const box = $('#reply textarea'),
+    text = $('.say > p[dir]', message).textContent
+  editing = { message, draft: box.value }
+  strip(say('inbox_editing', { text: text.slice(0, 200) }))
+  box.value = text
+}
+function endEdit() {
+  $('#reply textarea').value = editing.draft
+  editing = null
+  strip(null)
 }
 function quoteEarlier() {
   const theirs = $$('.msg:not(.ours)')
@@ -645,7 +711,7 @@ function inReply(e) {
   } else if (e.key === 'ArrowUp' && !e.target.value) {
     e.preventDefault()
     quoteEarlier()
-  } else if (e.key === 'Escape') quoted ? quote(null) : e.target.blur()
+  } else if (e.key === 'Escape') editing ? endEdit() : quoted ? quote(null) : e.target.blur()
 }
 
 // The pane shrinks and grows with the reply box, a strip and the keyboard of a phone: who reads the end stays there.
@@ -663,6 +729,7 @@ function scrolled() {
 function begin() {
   files = []
   quoted = null
+  editing = null
   const form = $('#reply')
   if (form) {
     saved = form.elements.message.value // as the server has it

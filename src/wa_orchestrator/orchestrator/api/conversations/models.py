@@ -128,6 +128,11 @@ class ReadMark(RequestModel):
         None, description="The `messageId` of the last message that was seen; missing: all of them."
     )
     unread: bool = Field(False, description="True makes it wait again, for somebody else.")
+    tell: bool = Field(
+        False,
+        description="Also tell WhatsApp, so that the contact sees it as far as the account's privacy settings show it. "
+        "Not in a group; only while the session is connected, not on hold and within ACTS_PER_MINUTE.",
+    )
 
 
 class ReactionView(ResponseModel):

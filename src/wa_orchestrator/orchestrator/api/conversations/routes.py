@@ -27,6 +27,7 @@ from wa_orchestrator.orchestrator.api.conversations.models import (
     ReplyForecast,
     ThreadPage,
 )
+from wa_orchestrator.orchestrator.messages import read_marks
 from wa_orchestrator.store.access import people
 from wa_orchestrator.store.conversations import conversation_index, conversation_records
 from wa_orchestrator.store.conversations.conversation_records import ConversationChanges, StoredConversation
@@ -158,12 +159,16 @@ class ConversationRoutes(RouteGroup):
     async def mark_conversation_read(
         self, conversation_id: ConversationId, body: ReadMark, caller: LimitedOperator
     ) -> ConversationView:
-        """Mark a conversation as read here, or as unread. WhatsApp is not told; the contact sees no blue ticks."""
+        """Mark a conversation as read here, or as unread. The contact sees blue ticks only with `tell`."""
         known = await self._found(conversation_id, caller)
         if body.unread:
             await self._change(known, {}, caller, "unread", "unread")
         else:
-            await self._change(known, {}, caller, "read", str(await self._seen_until(known, body.until)))
+            until_ms = await self._seen_until(known, body.until)
+            if body.tell:  # before it is not known any more what was unread
+                (device,) = await answering_sessions.find(self._scripts, [known])
+                await read_marks.tell(self._context, known, device.session, until_ms)
+            await self._change(known, {}, caller, "read", str(until_ms))
         (shown,) = await self._views([await self._found(conversation_id, caller)])
         return ConversationView(**shown)
 
