@@ -193,6 +193,24 @@ async def test_look_ups_and_blocks_are_answered_by_the_worker(api: MessageApi) -
     assert command["kind"] == "unblock"
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("typing", "to"), ("number-check", "phone"), ("profile-picture", "to"), ("block", "to")],
+)
+async def test_digits_that_are_the_lid_of_somebody_are_no_phone_for_any_act(
+    api: MessageApi, path: str, field: str
+) -> None:
+    await api.context.redis.set(keys.phone_of("123456789012345"), "")  # who hides the phone has written
+    refused = await api.client.post(f"/api/sessions/w1/{path}", json={field: "123456789012345"})
+    assert code_of(refused) == (422, "RECIPIENT_IS_LID")
+
+
+async def test_digits_that_are_the_lid_of_somebody_are_no_member_of_a_group(api: MessageApi) -> None:
+    await api.context.redis.set(keys.phone_of("123456789012345"), "")
+    refused = await api.client.delete("/api/sessions/w1/groups/120363025246125486@g.us/members/123456789012345")
+    assert code_of(refused) == (422, "RECIPIENT_IS_LID")
+
+
 async def test_a_refusal_of_whatsapp_and_a_silent_worker_are_told_apart(api: MessageApi) -> None:
     await says(api, "Thanks", "3A01")
     path = f"/api/v1/messages/{THEIRS}/reaction"

@@ -17,6 +17,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.act_runner import ActRunner, Limit
 from wa_orchestrator.orchestrator.api.message_acts import ActDone
 from wa_orchestrator.orchestrator.api.sessions.reads import MISSING, SessionId, find
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import Caller, LimitedOperator, LimitedReader
 from wa_orchestrator.web.ids import PRINTABLE
@@ -29,7 +30,7 @@ _DONE = {
     **responses(ACT_REFUSED=409, HELD=409, ACTS_LIMITED=429, SESSION_NOT_CONNECTED=503, ACT_UNANSWERED=503),
 }
 _OF_GROUP = {**_DONE, **responses(UNKNOWN_GROUP=404, GROUP_FORBIDDEN=403)}
-_OF_MEMBER = {**_OF_GROUP, **responses(NO_SUCH_MEMBER=404, BAD_PHONE=400, BAD_RECIPIENT=400)}
+_OF_MEMBER = {**_OF_GROUP, **responses(NO_SUCH_MEMBER=404, BAD_PHONE=400, BAD_RECIPIENT=400, RECIPIENT_IS_LID=422)}
 T = TypeVar("T", bound=ResponseModel)
 #: WhatsApp's own limit.
 _LONGEST_SUBJECT = 100
@@ -189,7 +190,7 @@ class GroupRoutes(RouteGroup):
     ) -> ActDone:
         """Remove somebody from a group."""
         session = await find(self._context, session_id, caller.reach)
-        await self._tell(session, "remove_member", Limit.GROUPS, to=group_id, **_names(member))
+        await self._tell(session, "remove_member", Limit.GROUPS, to=group_id, **await self._names(member))
         await self._audit(caller, "group.remove_member", group_id, session=session_id, member=member[-4:])
         return ActDone()
 
@@ -212,10 +213,17 @@ class GroupRoutes(RouteGroup):
     ) -> ActDone:
         """Let somebody in who asked to join, or do not."""
         session = await find(self._context, session_id, caller.reach)
-        named = {"to": group_id, "text": body.answer, **_names(body.member)}
+        named = {"to": group_id, "text": body.answer, **await self._names(body.member)}
         await self._tell(session, "answer_join_request", Limit.ACTS, **named)
         await self._audit(caller, f"group.{body.answer}", group_id, session=session_id, member=body.member[-4:])
         return ActDone()
+
+    async def _names(self, member: str) -> dict[str, str]:
+        """Return a person as a worker is told of them."""
+        named = await contacts.parse_recipient(self._scripts, member)
+        if recipient.is_group(named):
+            raise recipient.BadRecipient("A member is a person: a phone, or lid:123456789012345.")
+        return {"lid": recipient.lid_of(named)} if recipient.lid_of(named) else {"phone": named}
 
     async def _ask(self, caller: Caller, session_id: str, kind: str, limit: Limit, **fields: str) -> Mapping[str, Any]:
         return await self._tell(await find(self._context, session_id, caller.reach), kind, limit, **fields)
@@ -228,14 +236,6 @@ class GroupRoutes(RouteGroup):
 def _require_subject(subject: str) -> None:
     if not subject:
         raise Refused("VALIDATION_FAILED", "`subject` must contain a visible character.", 422)
-
-
-def _names(member: str) -> dict[str, str]:
-    """Return a person as a worker is told of them."""
-    named = recipient.parse(member)
-    if recipient.is_group(named):
-        raise recipient.BadRecipient("A member is a person: a phone, or lid:123456789012345.")
-    return {"lid": recipient.lid_of(named)} if recipient.lid_of(named) else {"phone": named}
 
 
 def _read(model: type[T], answer: object) -> T:

@@ -7,13 +7,13 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
-from wa_orchestrator.domain import recipient
 from wa_orchestrator.domain.messages.content import LONGEST_TEXT
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_search, named_message
 from wa_orchestrator.messages.named_message import NamedMessage
 from wa_orchestrator.orchestrator.api.sessions.reads import MISSING, SessionId, find
 from wa_orchestrator.orchestrator.messages.message_acts import MessageActs
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web.auth import Caller, LimitedSender
 from wa_orchestrator.web.models import OptionalText, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -22,7 +22,7 @@ from wa_orchestrator.web.route_group import RouteGroup
 _DONE = responses(ACT_REFUSED=409, HELD=409, ACTS_LIMITED=429, SESSION_NOT_CONNECTED=503, ACT_UNANSWERED=503)
 _ON_MESSAGE = {**_DONE, **responses(NO_SUCH_MESSAGE=404, ARCHIVE_ELSEWHERE=503)}
 _AMENDING = {**_ON_MESSAGE, **responses(NOT_OURS=409, NOT_SENT=409, AMENDED_TOO_LATE=409, NOT_EDITABLE=409)}
-_IN_CHAT = {**_DONE, **MISSING, **responses(BAD_PHONE=400, BAD_RECIPIENT=400)}
+_IN_CHAT = {**_DONE, **MISSING, **responses(BAD_PHONE=400, BAD_RECIPIENT=400, RECIPIENT_IS_LID=422)}
 AnyMessageId = Annotated[
     str,
     Path(
@@ -154,13 +154,13 @@ class ChatActRoutes(RouteGroup):
     async def show_typing(self, session_id: SessionId, body: TypingBody, caller: LimitedSender) -> ActDone:
         """Show in a chat that the account types or records."""
         session = await find(self._context, session_id, caller.reach)
-        await self._acts.show_typing(session, recipient.parse(body.to), body.state)
+        await self._acts.show_typing(session, await contacts.parse_recipient(self._scripts, body.to), body.state)
         return ActDone()
 
     async def check_number(self, session_id: SessionId, body: NumberBody, caller: LimitedSender) -> CheckedNumber:
         """Ask WhatsApp whether a phone has an account, a few times a day."""
         session = await find(self._context, session_id, caller.reach)
-        phone = phones.parse(body.phone)
+        phone = await contacts.parse_recipient(self._scripts, phones.parse(body.phone))
         found = await self._acts.check_number(session, phone)
         await self._audit(caller, "number.check", phone[-4:], session=session_id)
         return CheckedNumber(phone=phone, exists=bool(found.get("exists")), lid=str(found.get("lid") or ""))
@@ -168,14 +168,14 @@ class ChatActRoutes(RouteGroup):
     async def get_profile_picture(self, session_id: SessionId, body: ChatBody, caller: LimitedSender) -> ProfilePicture:
         """Get the address of the picture of a person or a group; counts as a number check."""
         session = await find(self._context, session_id, caller.reach)
-        found = await self._acts.profile_picture(session, recipient.parse(body.to))
+        found = await self._acts.profile_picture(session, await contacts.parse_recipient(self._scripts, body.to))
         return ProfilePicture(url=str(found.get("url") or ""))
 
     async def block_person(self, session_id: SessionId, body: BlockBody, caller: LimitedSender) -> ActDone:
         """Block or unblock a person for this account."""
         session = await find(self._context, session_id, caller.reach)
         how: Literal["block", "unblock"] = "block" if body.blocked else "unblock"
-        to = recipient.parse(body.to)
+        to = await contacts.parse_recipient(self._scripts, body.to)
         await self._acts.set_blocked(session, to, how)
         await self._audit(caller, f"contact.{how}", to[-4:], session=session_id)
         return ActDone()

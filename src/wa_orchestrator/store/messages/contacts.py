@@ -368,6 +368,14 @@ async def known_name(scripts: Scripts, to: str) -> str:
     return (lid and await phone_of_lid(scripts, lid)) or to
 
 
+async def parse_recipient(scripts: Scripts, text: str) -> str:
+    """Return the spelling of a recipient. Raises `Refused` for what is none, and for digits that are a LID."""
+    to = recipient_names.parse(text)
+    if await known_lids(scripts, [to]):
+        raise recipient_names.lid_refusal(to)
+    return to
+
+
 async def person(scripts: Scripts, text: str) -> str:
     """Return the name of a person who is given by phone or `lid:<digits>`: the phone, once it is known.
 
