@@ -17,8 +17,10 @@ from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_pages import OVER_THE_EDGE, serious
 from tests.pictures import jpeg
 from wa_orchestrator.domain import conversation
+from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.messages import contacts
 
@@ -388,6 +390,36 @@ def test_our_message_is_edited_in_the_reply_box_and_deleted_after_a_question(
 
 async def _age(on: FleetBuilder, message: str, hours: int) -> None:
     await on.redis.hset(keys.message(message), "accepted_at", await on.scripts.now_ms() - hours * 3_600_000)
+
+
+async def _misses_a_call(on: FleetBuilder) -> None:
+    ours = Phone(str(await on.redis.hget(keys.session(SESSION), "phone")))
+    call = CallReported(SessionId(SESSION), ours, "c1", "false", Phone(DANA), "", outcome="missed")
+    await contacts.report_call(on.scripts, EventType.CALL_ENDED, call, keep_ms=10**9)
+    unread = contacts.Incoming(SESSION, ours, "3A99", "", DANA)
+    await contacts.report_undecryptable(on.scripts, unread, reason="decrypt", keep_ms=10**9)
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", ("Missed voice call", "cannot be read here yet")),
+        ("he", ("שיחה קולית שלא נענתה", "אי אפשר לקרוא כאן עדיין")),
+    ],
+)
+def test_a_missed_call_and_what_cannot_be_read_stand_in_the_thread_at_once(
+    served: ServedFleet, chromium: Browser, language: str, told: tuple[str, str]
+) -> None:
+    page = log_in(visit(chromium, served.address, language=language), served.address, PASSWORD)
+    opened(page, served.address)
+    page.wait_for_selector("body[data-live]")
+    served.do(_misses_a_call)
+    expect(page.locator(".msgs > .event")).to_contain_text(list(told))
+    served.do(lambda on: says(on, "3A99", "Can you call me?"))  # its author sent it again
+    expect(page.locator(".msg").last).to_contain_text("Can you call me?")
+    page.reload()
+    expect(page.locator(".msgs > .event")).to_contain_text([told[0]])
+    page.context.close()
 
 
 GROUP = "120363025246125486@g.us"

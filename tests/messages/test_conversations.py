@@ -96,6 +96,32 @@ async def test_nobody_is_told_what_was_read_while_sending_is_on_hold(api: Messag
     assert await _marks(api) == []
 
 
+async def _notices(api: MessageApi, **query: Any) -> list[tuple[str, str | None, str | None]]:
+    page = await get(api, f"{HERE}/messages", **query)
+    return [(each["kind"], each["outcome"], each["reason"]) for each in page["notices"]]
+
+
+async def test_a_thread_tells_of_calls_and_of_messages_that_could_not_be_read(api: MessageApi, clock: Clock) -> None:
+    await says(api, "Are you there?", "3A01")
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "at": 1}
+    for status in ("offered", "missed"):
+        await clock.pass_ms(1000)
+        await tell(api, "CALL", callId="c1", status=status, video=True, **person)
+    await tell(api, "CALL", callId="c2", status="missed", video=False, group="1203@g.us", **person)
+    await clock.pass_ms(1000)
+    await tell(api, "MESSAGE_UNDECRYPTABLE", whatsappId="3A02", reason="decrypt", **person)
+    await clock.pass_ms(1000)
+    await says(api, "Hello?", "3A03")
+    assert await _notices(api) == [("call", "missed", None), ("undecryptable", None, "decrypt")]
+    newest = await get(api, f"{HERE}/messages", limit=1)
+    assert newest["notices"] == []  # they are from the time of the page before
+    assert len(await _notices(api, limit=1, cursor=newest["next"])) == 2
+    await says(api, "I moved to Haifa", "3A02")  # readable after all
+    assert await _notices(api) == [("call", "missed", None)]
+    await erasures.erase_facts(api.context.scripts, FRIEND, "")
+    assert await api.context.redis.keys(keys.notices("*", FRIEND)) == []
+
+
 async def test_a_search_reads_whole_messages_only_where_the_text_matches(
     api: MessageApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

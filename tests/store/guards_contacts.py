@@ -443,9 +443,12 @@ async def _(scene: Scene) -> None:
 @case("call_once")
 async def _(scene: Scene) -> None:
     call = CallReported(SessionId("w1"), Phone(PHONE), "c1", "false", Phone("97251"), "123")
-    assert await contacts.report_call(scene.scripts, EventType.CALL_RECEIVED, call)
-    assert not await contacts.report_call(scene.scripts, EventType.CALL_RECEIVED, call)
-    assert await contacts.report_call(scene.scripts, EventType.CALL_ENDED, call)
+    for kind, is_news in (
+        (EventType.CALL_RECEIVED, True),
+        (EventType.CALL_RECEIVED, False),
+        (EventType.CALL_ENDED, True),
+    ):
+        assert await contacts.report_call(scene.scripts, kind, call, keep_ms=1000) is is_news
 
 
 @case("opt_out_once")

@@ -13,8 +13,9 @@ from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.domain.messages.search_words import words_of
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.conversations import conversation_homes
+from wa_orchestrator.store.conversations import conversation_homes, thread_notices
 from wa_orchestrator.store.conversations.conversation_records import Name, StoredConversation
+from wa_orchestrator.store.conversations.thread_notices import Notice
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import incoming_messages, message_index
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
@@ -66,6 +67,17 @@ async def page(
     parts: list[Page] = await asyncio.gather(*sources)
     items, last = _merged(parts, limit)
     return await _with_amendments(scripts, archive, known.sessions, items), last
+
+
+async def notices(
+    scripts: Scripts, archive: Archive, known: StoredConversation, phone: str, *, after_ms: int, until_ms: int
+) -> list[tuple[int, Notice]]:
+    """Return what a conversation has besides messages within a time, the oldest first; none that can be read by now."""
+    ours = known.our_phone or phone
+    found = await thread_notices.between(scripts, ours, known.names, after_ms=after_ms, until_ms=until_ms)
+    named = {each: (each.session, each.whatsapp_id) for _, each in found if each.kind == thread_notices.UNDECRYPTABLE}
+    unread = await message_lookup.missing_incoming(scripts, archive, list(named.values())) if named else ()
+    return [(at_ms, each) for at_ms, each in found if each not in named or named[each] in unread]
 
 
 def _merged(parts: Sequence[Page], limit: int) -> Page:

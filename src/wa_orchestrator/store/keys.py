@@ -422,6 +422,10 @@ thread: Final = _one_per_pair("thread:<session_id>:<contact>")
 """zset of incoming messages of a conversation that are in Redis, our ids by when they came · receive adds, the archiver
 removes · ends with the retention of bodies"""
 
+notices: Final = _one_per_pair("notices:<phone>:<contact>")
+"""zset of what a conversation has besides messages (`thread_notices.Notice` as JSON) by instant, the latest 100 ·
+report_call, report_undecryptable · as long as incoming messages, or until the erasure of the contact"""
+
 CONVERSATION_INDEX: Final = "conversations:index"
 """zset, ordered by member: `<session>:<state> <order> <session> <contact>` and `:<state> …` · receive, route,
 change_conversation, index_conversation, move_conversation, remove_conversation"""
@@ -607,6 +611,7 @@ HISTORY: Final = (
     "message:",
     "conversation:",
     "thread:",
+    "notices:",
     "webhook:delivery:",
     "idempotency:",
     "stats:",

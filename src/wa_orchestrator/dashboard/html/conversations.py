@@ -11,7 +11,13 @@ from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.domain.conversation import ConversationState
 from wa_orchestrator.domain.messages.amendment import EDITABLE
 from wa_orchestrator.domain.messages.message import SUCCEEDED
-from wa_orchestrator.orchestrator.api.conversations.models import ConversationView, ReactionView, ThreadMessage
+from wa_orchestrator.orchestrator.api.conversations.models import (
+    ConversationView,
+    ReactionView,
+    ThreadMessage,
+    ThreadNotice,
+    ThreadPage,
+)
 
 _LONG_WAIT_MS: Final = 600_000
 #: What an answer waits for in the ordinary course of things; the time says it all.
@@ -48,6 +54,16 @@ def waits(view: Locale, each: ConversationView) -> Markup:
         return Markup("")
     minutes = replace(view, now_ms=view.now_ms - waited_ms % 60_000)
     return view.t("inbox.waits", span=minutes.ago(ms(each.waiting_since)))
+
+
+def entries(thread: ThreadPage) -> list[ThreadMessage | ThreadNotice]:
+    """Return messages and notices as they stand in the thread, the oldest first."""
+    both: list[ThreadMessage | ThreadNotice] = [*reversed(thread.messages), *thread.notices]
+    return sorted(both, key=lambda each: ms(each.at))
+
+
+def entry_id(each: ThreadMessage | ThreadNotice) -> str:
+    return each.message_id if isinstance(each, ThreadMessage) else each.notice_id
 
 
 def acts_on(each: ThreadMessage) -> str:

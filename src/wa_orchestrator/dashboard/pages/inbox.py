@@ -56,6 +56,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "inbox": renderer.inbox,
         "most_sessions": MOST_SESSIONS,
         "tells_read": renderer.context.settings.inbox_read_marks,
+        "entries": [*map(conversations.entry_id, conversations.entries(thread))] if thread else [],
         "first_ms": conversations.ms(thread.messages[-1].at) if thread and thread.messages else 0,
     }
     watch = {"page": "inbox", **{name: query[name] for name in ("c", "show", "session", "q") if query.get(name)}}
@@ -97,10 +98,13 @@ def _thread_parts(
     if detail is None or thread is None:
         return {}
     m = renderer.inbox
-    messages = list(reversed(thread.messages))
-    bubbles = {f"m-{each.message_id}": _bubble(renderer, view, detail, each) for each in messages}
+    shown = {conversations.entry_id(each): each for each in conversations.entries(thread)}
+    bubbles = {
+        f"m-{name}": _bubble(renderer, view, detail, each) if isinstance(each, ThreadMessage) else m.notice(view, each)
+        for name, each in shown.items()
+    }
     return {
-        "thread-order": m.thread_order(messages),
+        "thread-order": m.thread_order(shown),
         "thread-head": m.thread_head(view, detail, names),
         "thread-note": m.note(view, detail),
         "reply-eta": m.eta(view, detail),

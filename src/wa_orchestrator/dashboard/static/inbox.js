@@ -102,7 +102,8 @@ function announce(id) {
   const message = document.getElementById(`m-${id}`)
   if (!message || message.matches('.ours') || performance.now() - announcedAt < 3000) return
   announcedAt = performance.now()
-  $('#said').textContent = `${$('.sr', message).textContent} ${$('p', message)?.textContent || ''}`
+  const who = $('.sr', message)?.textContent
+  $('#said').textContent = who ? `${who} ${$('p', message)?.textContent || ''}` : message.textContent
 }
 function countNew(html) {
   const button = $('[data-show-new]')

@@ -157,7 +157,8 @@ async def on_call(context: Context, session: Session, event: WorkerEvent[Call]) 
         Phone(facts.phone), facts.lid, outcome=str(call.status) if ended else None, group=call.group,
     )  # fmt: skip
     kind = EventType.CALL_ENDED if ended else EventType.CALL_RECEIVED
-    if await contacts.report_call(context.scripts, kind, reported):
+    keep_ms = context.settings.body_retention_days * DAY_MS
+    if await contacts.report_call(context.scripts, kind, reported, keep_ms=keep_ms):
         log.info(str(kind), session=session.id)
 
 

@@ -105,6 +105,8 @@ async def erase_facts(scripts: Scripts, phone: str, lid: str) -> None:
     for name in names:  # of limited keys
         async for record in scripts.redis.scan_iter(match=keys.affinity(f"*:{name}"), count=_PAGE):
             pipe.delete(record)
+        async for record in scripts.redis.scan_iter(match=keys.notices("*", name), count=_PAGE):
+            pipe.delete(record)
     if lid:
         async for record in scripts.redis.scan_iter(match=keys.username("*", "*"), count=_PAGE):
             if await scripts.redis.get(record) == lid:

@@ -14,7 +14,8 @@ from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
 from wa_orchestrator.domain.recipient import lid_of, may_be_lid
 from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.store import keys, leases
-from wa_orchestrator.store.conversations import conversation_homes
+from wa_orchestrator.store.conversations import conversation_homes, thread_notices
+from wa_orchestrator.store.conversations.thread_notices import Notice
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.activity import HOUR_MS
@@ -65,11 +66,14 @@ class Incoming:
         return conversation.contact_name(self.contact_phone, self.contact_lid, self.group)
 
 
-async def report_call(scripts: Scripts, kind: EventType, call: CallReported) -> bool:
-    """Emit the event of a call, once; False when it was emitted before."""
-    fields = stream_events.encode(call)
-    names = [keys.call_reported(call.phone or call.session, f"{kind}:{call.call}"), keys.EVENTS]
-    args: list[str | int | float] = [kind, _CALL_KEPT_MS, *flat(fields)]
+async def report_call(scripts: Scripts, kind: EventType, call: CallReported, *, keep_ms: int) -> bool:
+    """Emit the event of a call, once, and note one that has ended in its conversation; False when that was done."""
+    fields, ours = stream_events.encode(call), call.phone or call.session
+    chat = conversation.contact_name(call.contact_phone, call.contact_lid, call.group or "")
+    notice = Notice(thread_notices.CALL, call.session, call.call, call.outcome or "", video=call.video == "true")
+    names = [keys.call_reported(ours, f"{kind}:{call.call}"), keys.EVENTS, keys.notices(ours, chat)]
+    noted = notice.encoded() if chat and call.outcome else ""
+    args: list[str | int | float] = [kind, _CALL_KEPT_MS, noted, keep_ms, *flat(fields)]
     return await scripts.whether("report_call", names, args, reported=True, already=False)
 
 
@@ -153,14 +157,15 @@ async def receive(
 
 async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: str, keep_ms: int) -> bool:
     """Emit that a message cannot be read, once; False when that was told, or the message came meanwhile."""
+    ours, name = message.phone or message.session, message.whatsapp_id
+    notice = Notice(thread_notices.UNDECRYPTABLE, message.session, name, reason)
     args: list[str | int | float] = [
         message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
-        reason, message.group,
+        reason, message.group, notice.encoded() if message.chat else "",
     ]  # fmt: skip
-    name = message.whatsapp_id
     names = [
-        keys.undecryptable(message.phone or message.session, name), keys.incoming(message.session, name), keys.EVENTS,
-        keys.first_report(message.phone, name),
+        keys.undecryptable(ours, name), keys.incoming(message.session, name), keys.EVENTS,
+        keys.first_report(message.phone, name), keys.notices(ours, message.chat),
     ]  # fmt: skip
     return await scripts.whether("report_undecryptable", names, args, reported=True, already=False, readable=False)
 

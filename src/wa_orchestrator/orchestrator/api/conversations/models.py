@@ -181,10 +181,22 @@ class ThreadMessage(ResponseModel):
     deleted_at: OptionalTimestamp = Field(description="When its sender deleted it; text and file are then not shown.")
 
 
+class ThreadNotice(ResponseModel):
+    """What a conversation has besides messages: a call that ended, or a message that could not be read."""
+
+    notice_id: str
+    kind: Literal["call", "undecryptable"]
+    at: OptionalTimestamp
+    outcome: OptionalText = Field(description="How the call ended: missed, answered or rejected.")
+    video: bool = Field(description="Whether it was a video call.")
+    reason: OptionalText = Field(description="Why the message could not be read: decrypt, view_once or unavailable.")
+
+
 class ThreadPage(ResponseModel):
     """A page of a conversation, the newest message first."""
 
     messages: list[ThreadMessage]
+    notices: list[ThreadNotice] = Field(description="From the time of these messages, the oldest first.")
     next: NextCursor
     complete: bool = Field(description="False where this process cannot read the archive.")
 

@@ -128,7 +128,14 @@ class ConversationRoutes(RouteGroup):
         ]
         shown = [thread_views.view(item, eta, self._settings.language) for item, eta in zip(items, etas, strict=True)]
         following = None if last is None else paging.encode(f"{last[1]} {last[0]}")
-        return ThreadPage(messages=shown, next=following, complete=await message_search.is_complete(*both))
+        begins_ms, ends_ms = last[1] if last else 0, after[1] if after else FOREVER_MS
+        notices = await conversation_thread.notices(*both, known, device.phone, after_ms=begins_ms, until_ms=ends_ms)
+        return ThreadPage(
+            messages=shown,
+            notices=[thread_views.notice(at_ms, each) for at_ms, each in notices],
+            next=following,
+            complete=await message_search.is_complete(*both),
+        )
 
     async def change_conversation(
         self, conversation_id: ConversationId, body: ConversationPatch, caller: LimitedOperator

@@ -15,8 +15,11 @@ from wa_orchestrator.orchestrator.api.conversations.models import (
     Preview,
     ReactionView,
     ThreadMessage,
+    ThreadNotice,
     WaitingView,
 )
+from wa_orchestrator.store.conversations import thread_notices
+from wa_orchestrator.store.conversations.thread_notices import Notice
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.messages.message_filters import text_in
 from wa_orchestrator.store.records import Message
@@ -65,6 +68,19 @@ def view(item: ThreadItem, eta: Eta | None, language: str) -> ThreadMessage:
         reactions=[ReactionView.of(None, emoji=emoji, sender=who) for who, emoji in amended.reactions.items()],
         edited_at=iso(amended.edited_at_ms),
         deleted_at=iso(amended.deleted_at_ms),
+    )
+
+
+def notice(at_ms: int, noted: Notice) -> ThreadNotice:
+    """Return a notice as the API shows it."""
+    is_call = noted.kind == thread_notices.CALL
+    return ThreadNotice(
+        notice_id="n_" + id_of(noted.session, noted.whatsapp_id).removeprefix("i_"),
+        kind="call" if is_call else "undecryptable",
+        at=iso(at_ms),
+        outcome=noted.what if is_call else None,
+        video=noted.video,
+        reason=None if is_call else noted.what,
     )
 
 
