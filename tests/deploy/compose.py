@@ -130,6 +130,10 @@ class Installation:
         shown = _run(("docker", "network", "inspect", *names.split()), _environment()).stdout if names else "[]"
         return {each["Name"].removeprefix(f"{self.prefix}_"): each for each in json.loads(shown)}
 
+    def _named(self, *listing: str) -> list[str]:
+        """What a list of the engine has under a name of this installation."""
+        return _run(("docker", *listing, "-q", "--filter", f"name={self.prefix}"), _environment()).stdout.split()
+
     def story(self) -> str:
         """What the parts have said last, for an error."""
         variables = _environment() | self._variables | {"COMPOSE_PROFILES": "simulate"}
@@ -138,10 +142,12 @@ class Installation:
     def remove(self) -> None:
         """Leave nothing at the engine but the cache of its builder."""
         variables = _environment() | self._variables | {"COMPOSE_PROFILES": "simulate"}
-        ids = [each["Id"] for each in self.containers()]
+        ids = {each["Id"] for each in self.containers()} | set(self._named("ps", "-a", "--no-trunc"))
         if ids:
             _run(("docker", "rm", "-f", "-v", *ids), _environment())
         _run(("docker", "compose", "down", "--volumes", "--timeout", "1"), variables, self.home)
+        if volumes := self._named("volume", "ls"):
+            _run(("docker", "volume", "rm", *volumes), _environment())
         _run(("docker", "image", "rm", "-f", *self.images), _environment())
         shutil.rmtree(self.home, ignore_errors=True)
 

