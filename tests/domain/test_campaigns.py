@@ -173,15 +173,21 @@ def test_no_phone_gets_more_than_its_places(senders: list[CampaignSender]) -> No
         assert count == 0 or sender.room_today - count >= 20  # a fifth of 100 a day is kept for replies
 
 
+def times(queues: dict[str, plan.LeavesAt], bound: dict[str, int], free: int) -> list[int] | None:
+    counts = plan.shares(queues, bound, free)
+    return None if counts is None else plan.leave_times(queues, counts)
+
+
 def test_a_campaign_ends_when_the_last_of_all_queues_does() -> None:
     queues: dict[str, plan.LeavesAt] = {"w1": lambda n: 100 + 10 * n, "w2": lambda n: 1000 + 10 * n}
-    assert plan.leave_times(queues, {}, 3) == [100, 110, 120]
-    assert plan.leave_times(queues, {"w2": 2}, 1) == [100, 1000, 1010]
-    assert plan.leave_times(queues, {}, 0) == []
+    assert times(queues, {}, 3) == [100, 110, 120]
+    assert times(queues, {"w2": 2}, 1) == [100, 1000, 1010]
+    assert times(queues, {}, 0) == []
+    assert plan.shares(queues, {"w2": 2}, 91) == {"w1": 91, "w2": 2}
 
 
 def test_nobody_says_when_a_campaign_ends_whose_session_may_never_send() -> None:
-    assert plan.leave_times({"w1": lambda _: None}, {}, 1) is None
-    assert plan.leave_times({"w1": lambda _: None, "w2": lambda n: n}, {"w1": 1}, 1) is None
-    assert plan.leave_times({}, {}, 1) is None
-    assert plan.leave_times({"w1": lambda n: 5 if n == 0 else None}, {}, 2) is None
+    assert times({"w1": lambda _: None}, {}, 1) is None
+    assert times({"w1": lambda _: None, "w2": lambda n: n}, {"w1": 1}, 1) is None
+    assert times({}, {}, 1) is None
+    assert times({"w1": lambda n: 5 if n == 0 else None}, {}, 2) is None

@@ -84,6 +84,27 @@ async def test_a_draft_says_when_it_would_end_and_writes_to_nobody(gate: Gate) -
     assert len(longer["days"]) > 1, per_day  # a fifth of each day is kept for replies
 
 
+async def test_a_draft_ends_after_the_campaigns_that_are_sending_from_its_phones(gate: Gate) -> None:
+    await gate.add_session("w2", "972500000002")
+    alone = await _draft(gate, 5, sessions=["w1"])
+    first = await _started(gate, 400, sessions=["w1"])
+    behind = await _draft(gate, 5, sessions=["w1"])
+    assert behind["endsAt"] > first["endsAt"] > alone["endsAt"]
+    assert sum(each["messages"] for each in behind["days"]) == 5
+    elsewhere = await _draft(gate, 5, sessions=["w2"])
+    assert elsewhere["endsAt"] < first["endsAt"]
+
+
+async def test_the_campaign_that_was_started_first_is_sent_first(gate: Gate) -> None:
+    drafts = sorted([await _draft(gate, 4, name=f"No. {n}") for n in range(4)], key=lambda each: str(each["id"]))
+    drafts.reverse()  # the order of their ids is not that of their starts
+    for place, draft in enumerate(drafts):
+        await _do(gate, draft, "start")
+        await gate.redis.hset(keys.campaign(draft["id"]), "started_at", 1_000 + place)
+    await gate.gateway.campaigns.step()
+    assert {each.batch.removeprefix("b_") for each in await _messages(gate)} == {drafts[0]["id"].removeprefix("c_")}
+
+
 async def test_a_draft_tells_what_stands_in_single_braces_and_fills_nothing(gate: Gate) -> None:
     assert (await _draft(gate))["singleBraced"] == []
     assert (await _draft(gate, text="Hi {name} {{name}}. To stop, answer STOP."))["singleBraced"] == ["name"]

@@ -45,27 +45,31 @@ def allot(rows: Sequence[tuple[int, str]], senders: Sequence[CampaignSender]) ->
     return given
 
 
-def leave_times(queues: Mapping[str, LeavesAt], bound: Mapping[str, int], free: int) -> list[int] | None:
-    """Return when each message leaves (ms), in order; None when nobody can say.
+def shares(queues: Mapping[str, LeavesAt], bound: Mapping[str, int], free: int) -> dict[str, int] | None:
+    """Return how many messages of a campaign each queue gets; None when nobody can say.
 
     `bound` counts the recipients whose conversation is with a sender; `free` ones go to who is soonest.
     """
-    times: list[int | None] = []
-    soonest: list[tuple[int, str, int]] = []
-    for name, leaves_at in queues.items():
-        taken = bound.get(name, 0)
-        times += [leaves_at(place) for place in range(taken)]
-        at = leaves_at(taken)
+    counts = {name: bound.get(name, 0) for name in queues}
+    soonest: list[tuple[int, str]] = []
+    for name, taken in counts.items():
+        at = queues[name](taken)
         if at is not None:
-            soonest.append((at, name, taken))
+            soonest.append((at, name))
     heapify(soonest)
     for _ in range(free):
         if not soonest:
             return None
-        at, name, place = heappop(soonest)
-        times.append(at)
-        after = queues[name](place + 1)
+        _, name = heappop(soonest)
+        counts[name] += 1
+        after = queues[name](counts[name])
         if after is not None:
-            heappush(soonest, (after, name, place + 1))
+            heappush(soonest, (after, name))
+    return counts
+
+
+def leave_times(queues: Mapping[str, LeavesAt], counts: Mapping[str, int]) -> list[int] | None:
+    """Return when each message leaves (ms), in order, of so many in each queue; None when nobody can say."""
+    times = [queues[name](place) for name, count in counts.items() for place in range(count)]
     known = [at for at in times if at is not None]
     return sorted(known) if len(known) == len(times) else None

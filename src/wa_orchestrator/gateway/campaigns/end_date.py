@@ -1,4 +1,7 @@
-"""When a campaign ends: the forecast of each sender's queue, with the recipients shared out as the feeder does it."""
+"""When a campaign ends: the forecast of each sender's queue, with the recipients shared out as the feeder does it.
+
+Campaigns that were started before come first, as they do with the feeder: a phone has three places for all of them.
+"""
 
 import asyncio
 from collections import Counter
@@ -13,16 +16,18 @@ from zoneinfo import ZoneInfo
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import number_health
 from wa_orchestrator.domain.campaigns import plan
+from wa_orchestrator.domain.campaigns.campaign import CampaignState
 from wa_orchestrator.domain.campaigns.plan import LeavesAt
 from wa_orchestrator.domain.number_health import StrangerWarning
 from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.gateway.campaigns import campaign_senders
-from wa_orchestrator.gateway.senders.sender_pool import Sender, SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import PoolSnapshot, Sender, SenderPool
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of
-from wa_orchestrator.store.campaigns import campaign_rows
+from wa_orchestrator.store.campaigns import campaign_records, campaign_rows
 from wa_orchestrator.store.campaigns.campaign_records import Campaign
 from wa_orchestrator.store.conversations import conversation_index
 from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.timestamps import FOREVER_MS
 
 #: A campaign of thousands takes a tenth of a second to forecast, and its page asks once a second.
 _FRESH_S: Final = 10.0
@@ -42,6 +47,21 @@ class EndDate:
     never_wrote: int = 0
     """Recipients still to come who have no conversation with any session."""
     warnings: tuple[StrangerWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """How a campaign's recipients are shared out: the senders' queues, how many each gets (None = nobody can say)."""
+
+    queues: Mapping[str, LeavesAt]
+    counts: Mapping[str, int] | None
+    phones: Mapping[str, str]
+    people: Sequence[str]
+
+    @property
+    def by_phone(self) -> dict[str, int]:
+        """How many wait for each phone."""
+        return {self.phones[name]: count for name, count in (self.counts or {}).items()}
 
 
 class EndDates:
@@ -69,12 +89,12 @@ class EndDates:
         cold = 0
         if not campaign.with_cold:
             cold = sum(campaign_senders.is_cold(each, pool) for each in campaign_senders.named(campaign, pool))
-        queues = {str(sender.session.id): await self._queue(sender) for sender in senders}
-        bound, never_wrote = await self._people(campaign, queues)
-        rows = await campaign_rows.waiting(self._context.scripts, campaign.id, most=_MOST_ROWS)
-        free = len(rows) - sum(bound.values())
-        # Thousands of decisions: others get their turn meanwhile.
-        times = await asyncio.to_thread(plan.leave_times, queues, bound, free)
+        taken: Counter[str] = Counter()
+        for earlier in await self._earlier(campaign):
+            taken.update((await self._shared_out(earlier, pool, taken)).by_phone)
+        own = await self._shared_out(campaign, pool, taken)
+        times = None if own.counts is None else await asyncio.to_thread(plan.leave_times, own.queues, own.counts)
+        never_wrote = await self._never_wrote(own.people)
         days = Counter(self._day(at_ms) for at_ms in times or ())
         warnings = number_health.campaign_warnings(
             never_wrote=never_wrote,
@@ -83,23 +103,49 @@ class EndDates:
         )
         return EndDate(times[-1] if times else 0, sorted(days.items()), len(senders), cold, never_wrote, warnings)
 
-    async def _queue(self, sender: Sender) -> LeavesAt:
+    async def _earlier(self, campaign: Campaign) -> list[Campaign]:
+        """Return the campaigns that send before this one does, in their order."""
+        order = (campaign.started_at or FOREVER_MS, campaign.id)
+        return [
+            each
+            for each in await campaign_records.active(self._context.scripts)
+            if each.state is CampaignState.SENDING and (each.started_at, each.id) < order
+        ]
+
+    async def _shared_out(self, campaign: Campaign, pool: PoolSnapshot, taken: Mapping[str, int]) -> _Shares:
+        """Share the recipients still to come out to the senders; `taken` waits for their phones from earlier ones."""
+        senders = {str(each.session.id): each for each in campaign_senders.usable(campaign, pool)}
+        queues = {name: await self._queue(each, taken.get(each.session.phone, 0)) for name, each in senders.items()}
+        people = await self._people(campaign)
+        talking = [name for name in await self._talking(people) if name in queues]
+        # Thousands of decisions: others get their turn meanwhile.
+        counts = await asyncio.to_thread(plan.shares, queues, Counter(talking), len(people) - len(talking))
+        return _Shares(queues, counts, {name: str(each.session.phone) for name, each in senders.items()}, people)
+
+    async def _queue(self, sender: Sender, taken: int) -> LeavesAt:
         facts = await facts_of(self._context.scripts, sender.session)
         forecast = forecast_of(self._context.settings, sender.session, facts, share=plan.SHARE)
-        return partial(_leaves_at, forecast, campaign_senders.waits_for(sender))
+        return partial(_leaves_at, forecast, campaign_senders.waits_for(sender) + taken)
 
-    async def _people(self, campaign: Campaign, queues: Mapping[str, LeavesAt]) -> tuple[Counter[str], int]:
-        """Count the recipients whose conversation is with one of the senders, and those who never wrote to any."""
+    async def _people(self, campaign: Campaign) -> list[str]:
+        """Return the recipients still to come."""
         scripts = self._context.scripts
         rows = await campaign_rows.waiting(scripts, campaign.id, most=_MOST_ROWS)
-        found: Counter[str] = Counter()
-        never_wrote = 0
-        for first in range(0, len(rows), _CHUNK):
-            people = await campaign_rows.recipients(scripts, campaign.id, rows[first : first + _CHUNK])
-            recipients = [each.to for each in people.values()]
-            found.update(filter(None, await contacts.affinities(scripts, recipients)))
-            never_wrote += await conversation_index.count_without(scripts, recipients)
-        return Counter({name: count for name, count in found.items() if name in queues}), never_wrote
+        chunks = [rows[first : first + _CHUNK] for first in range(0, len(rows), _CHUNK)]
+        found = [await campaign_rows.recipients(scripts, campaign.id, chunk) for chunk in chunks]
+        return [each.to for people in found for each in people.values()]
+
+    async def _talking(self, people: Sequence[str]) -> list[str]:
+        """Return the session of each conversation that these people have."""
+        found: list[str] = []
+        for first in range(0, len(people), _CHUNK):
+            found += filter(None, await contacts.affinities(self._context.scripts, people[first : first + _CHUNK]))
+        return found
+
+    async def _never_wrote(self, people: Sequence[str]) -> int:
+        """Count those of these people who never wrote to one of our phones."""
+        chunks = [people[first : first + _CHUNK] for first in range(0, len(people), _CHUNK)]
+        return sum([await conversation_index.count_without(self._context.scripts, chunk) for chunk in chunks])
 
     def _day(self, at_ms: int) -> date:
         return datetime.fromtimestamp(at_ms / 1000, tz=ZoneInfo(self._context.settings.timezone)).date()

@@ -117,9 +117,9 @@ async def names(scripts: Scripts, *, most: int) -> dict[str, str]:
 
 
 async def active(scripts: Scripts) -> list[Campaign]:
-    """Return the campaigns that were started and are still watched."""
+    """Return the campaigns that were started and are still watched, in the order in which they were started."""
     ids: Any = await scripts.redis.smembers(keys.CAMPAIGNS_ACTIVE)
-    return await _read(scripts, sorted(ids))
+    return sorted(await _read(scripts, ids), key=lambda each: (each.started_at, each.id))
 
 
 async def _read(scripts: Scripts, ids: Iterable[str]) -> list[Campaign]:
