@@ -127,6 +127,17 @@ async def test_a_backup_names_the_sessions_whose_credentials_from_elsewhere_cann
     assert (await make(api, service))["backups"][0]["leftOut"] == []
 
 
+async def test_a_backup_names_the_linked_sessions_whose_credentials_are_gone(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "lost", "never-linked")
+    for name in ("lost", "never-linked"):
+        (credential_files.directory(settings, name) / "auth.db").unlink()
+    await redis.hset("session:lost", "first_connected_at", 1_700_000_000_000)
+    (made,) = (await make(api, service))["backups"]
+    assert (made["sessions"], made["leftOut"]) == (["north"], ["lost"])
+
+
 async def test_two_backups_of_a_day_have_two_names_and_the_newest_are_kept(
     api: httpx.AsyncClient, context: Context, service: BackupService, redis: Redis, control: Orchestrator
 ) -> None:

@@ -1,6 +1,7 @@
 """Restoring: what returns, what is kept, what is known about messages, and what a crash in between leaves."""
 
 import asyncio
+import errno
 import json
 import random
 import shutil
@@ -30,7 +31,7 @@ from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.sessions import credential_files
+from wa_orchestrator.orchestrator.sessions import credential_files, credential_trash
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import restored_sessions, state_dump
@@ -567,6 +568,28 @@ async def test_what_is_noted_while_the_journal_is_shortened_is_not_lost(settings
     ids = [f"m_{number}" for number in range(100)]
     await asyncio.gather(shorten(), *(ahead.note_write(each, 1000) for each in ids))
     assert set(journal_file.read(settings.backups_dir / journal_file.FILE, "0").notes) == set(ids)
+
+
+async def test_a_restore_that_cannot_go_on_says_why_and_goes_on_when_it_can(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await provision(api, settings, "north")
+    (made,) = (await make(api, service))["backups"]
+    answer = await api.post(f"/api/v1/backups/restore/{made['id']}", json={"acceptOlder": True})
+    assert answer.status_code == 202, answer.text
+    with monkeypatch.context() as patched:
+
+        async def full(*_: Any, **_more: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patched.setattr(credential_trash, "discard", full)
+        with pytest.raises(OSError, match="No space left"):
+            await service.step()
+        running = (await api.get("/api/v1/backups")).json()["running"]
+        assert (running["kind"], running["session"], running["error"]) == ("restore", "north", "DISK_FULL")
+    await service.step()
+    listed = (await api.get("/api/v1/backups")).json()
+    assert (listed["running"], listed["latest"][0]["complete"]) == (None, True)
 
 
 async def test_a_restore_that_was_cut_off_anywhere_is_finished_by_the_next_leader(

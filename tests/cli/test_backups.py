@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.backups import archives
 from tests.cli.conftest import Run, Running
 from tests.cli.terminal import at_a_terminal
 from wa_orchestrator.cli.operations import backups
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys
 
 IDS = ("bk1", "bk2", "bk3")
@@ -30,6 +33,7 @@ def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Runni
     assert set(newest["sessions"]) >= set(IDS)
     listed = wa("backups").out
     assert newest["id"] in listed
+    assert newest["leftOut"] == []
     assert re.search("no +$", listed, re.MULTILINE)  # not encrypted; of copies nothing is said, where none are set up
 
     unasked = wa("restore", newest["id"])
@@ -93,10 +97,35 @@ def test_a_restore_in_part_names_each_session_that_did_not_come_back_and_is_a_fa
     }
 
 
+NOBODY: dict[str, list[str]] = {
+    each: [] for each in ("returns", "goesBack", "older", "noRoom", "phoneFull", "kept", "untouched")
+}
+
+
+def test_before_a_restore_it_is_said_whether_more_than_sessions_comes_back() -> None:
+    some = {"whole": False, "changes": NOBODY | {"goesBack": ["bk1"], "untouched": ["bk2", "bk3"]}}
+    assert backups._described(some)[-1] == "Queued messages, limits, opt-outs, keys and webhooks stay as they are now."
+    assert backups._question("backup_1", some) == "Restore 1 session from backup_1?"
+    everything = {"whole": True, "changes": NOBODY}
+    assert backups._described(everything)[-1].startswith("This server is empty: queues, limits, opt-outs, keys")
+    assert backups._question("backup_1", everything) == "Restore everything from backup_1, with 0 sessions?"
+
+
+def test_a_restore_that_would_change_nothing_is_refused_before_anybody_is_asked() -> None:
+    with pytest.raises(Refused, match="No session would be restored from backup_1"):
+        backups._question("backup_1", {"whole": False, "changes": NOBODY | {"kept": ["bk1"]}})
+
+
+def test_a_restore_that_did_not_happen_says_why_and_speaks_of_no_backup() -> None:
+    said = backups._restored("backup_1", {"error": "NOT_EMPTY", "text": None})
+    assert said.startswith("NOT_EMPTY: A session or a message came here after the check. Nothing was restored.")
+    assert "backup" not in said
+
+
 def test_a_backup_that_fails_speaks_of_older_ones_only_where_there_are_some() -> None:
     ended = {"error": "DISK_FULL", "text": "The disk is full."}
-    assert backups._outcome(ended, "", older=[{}]).endswith("Nothing was written; older backups are intact.")
-    assert backups._outcome(ended, "", older=[]).endswith("Nothing was written; there is no older backup.")
+    assert backups._made(ended, "", older=[{}]).endswith("Nothing was written; older backups are intact.")
+    assert backups._made(ended, "", older=[]).endswith("Nothing was written; there is no older backup.")
 
 
 def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_path: Path) -> None:
@@ -107,6 +136,18 @@ def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_p
     (line,) = said.err.splitlines()
     assert "Nothing was changed" in line
     path.unlink()
+
+
+def test_a_backup_without_the_credentials_of_a_linked_session_says_so(wa: Run, server: Running) -> None:
+    server.linked("bk9", "972507770019")
+    made = wa("backup")
+    assert made.code == 0
+    named = re.fullmatch(r"Not in it: (.*)\. Their credentials are missing or cannot be read\.\n", made.err)
+    assert named, made
+    assert "bk9" in named[1].split(", ")
+    assert not {*IDS} & {*named[1].split(", ")}
+    server.redis.delete(keys.session("bk9"), keys.sessions_of_phone("972507770019"))
+    server.redis.srem(keys.SESSIONS_ALL, "bk9")
 
 
 def test_jobs_are_listed_and_one_is_run(wa: Run) -> None:

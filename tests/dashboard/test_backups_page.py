@@ -137,6 +137,8 @@ def test_a_restore_under_way_shows_which_session_it_is_at_what_is_left_and_how_i
     expect(page.locator("#backup-run header")).to_contain_text(ID)
     expect(page.locator("#backup-run header")).to_contain_text(words["backups.by"].format(who="Dana"))
     expect(page.locator("#backup-now")).to_contain_text(words["backups.running_restore"])
+    served.do(lambda on: runs.note_trouble(on.scripts, "DISK_FULL"))
+    expect(page.locator("#backup-run [role=status]")).to_contain_text(words["backups.why.DISK_FULL"])
     page.reload()  # whoever comes later sees the same
     expect(page.locator("#headline")).to_have_text(words["backups.restoring"].format(n=2, total=4))
     expect(rows).to_have_count(4)

@@ -19,6 +19,11 @@ COLUMNS = {
     "backup": "id", "made": "createdAt", "sessions": "sessions", "bytes": "bytes", "verified": "verifiedAt",
     "encrypted": "encrypted", "copied": "copied", "left out": "leftOut",
 }  # fmt: skip
+#: Why a restore that was decided did not happen.
+_NOT_RESTORED = {
+    "NOT_EMPTY": "A session or a message came here after the check. Nothing was restored. Run the command again: then "
+    "the sessions alone come back.",
+}
 _LOOK_S = 0.3
 _MOST_S = 3600.0
 BackupId = Annotated[str, typer.Argument(metavar="BACKUP", help="The backup's id, backup_…")]
@@ -46,7 +51,12 @@ def backup(run: Invocation) -> None:
     run.client.create_backup()
     ended = _follow(run, "backup", lambda now: _newer(now, before["latest"], "backup"))
     done = f"{ended['id']} was made and verified: {_counted(ended['sessions'])}."
-    run.say(ended, _outcome(ended, done, older=before["backups"]))
+    run.say(ended, _made(ended, done, older=before["backups"]))
+    left_out = [
+        name for each in run.client.backups()["backups"] if each["id"] == ended["id"] for name in each["leftOut"]
+    ]
+    if left_out:
+        typer.echo(f"Not in it: {', '.join(left_out)}. Their credentials are missing or cannot be read.", err=True)
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -79,15 +89,13 @@ def restore(
     """
     key = _read(identity) if identity else None
     plan = run.client.restore_backup(backup_id, sessions=session, identity=key, dry_run=True)
-    changes = plan["changes"]
-    for text in _described(changes):
+    for text in _described(plan):
         typer.echo(text, err=True)
-    count = len(changes["returns"]) + len(changes["goesBack"])
-    confirm(f"Restore {_counted(count)} from {backup_id}?", yes=yes)
+    confirm(_question(backup_id, plan), yes=yes)
     before = run.client.backups()
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
     ended = _follow(run, "restore", lambda now: _newer(now, before["latest"], "restore"))
-    run.say(ended, _outcome(ended, _restored(backup_id, ended), older=before["backups"]))
+    run.say(ended, _restored(backup_id, ended))
     if not ended["complete"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -120,7 +128,9 @@ def _read(file: Path) -> str:
         raise Refused("BAD_FILE", f"{file}: cannot be read.") from error
 
 
-def _described(changes: dict[str, list[str]]) -> list[str]:
+def _described(plan: dict[str, Any]) -> list[str]:
+    """Say what a restore would do: with sessions, and with everything else that the server has."""
+    changes: dict[str, list[str]] = plan["changes"]
     rows = [
         ("+", "returns", "come back: they do not exist now"),
         ("=", "goesBack", "restart with the link of the backup; no scan, and those of now go to the trash"),
@@ -134,7 +144,22 @@ def _described(changes: dict[str, list[str]]) -> list[str]:
         ("·", "kept", "were linked again after the backup and stay as they are"),
         ("·", "untouched", "are not restored and stay as they are"),
     ]
-    return [f"{sign} {len(changes[name])} {text}" for sign, name, text in rows if changes[name]]
+    told = [f"{sign} {len(changes[name])} {text}" for sign, name, text in rows if changes[name]]
+    others = "Queued messages, limits, opt-outs, keys and webhooks stay as they are now."
+    if plan["whole"]:
+        others = "This server is empty: queues, limits, opt-outs, keys, webhooks and history come back, too."
+    return [*told, others]
+
+
+def _question(backup_id: str, plan: dict[str, Any]) -> str:
+    """Return what is asked before a restore; raise `Refused` if it would change nothing."""
+    changes = plan["changes"]
+    count = _counted(len(changes["returns"]) + len(changes["goesBack"]))
+    if plan["whole"]:
+        return f"Restore everything from {backup_id}, with {count}?"
+    if not any(changes[name] for name in ("returns", "goesBack", "phoneFull")):
+        raise Refused("NOTHING_TO_RESTORE", f"No session would be restored from {backup_id}. Nothing was changed.")
+    return f"Restore {count} from {backup_id}?"
 
 
 def _newer(now: dict[str, Any], before: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
@@ -150,7 +175,7 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
 
     columns = (TextColumn(kind), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     shown = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
-    until = time.monotonic() + _MOST_S
+    until, told = time.monotonic() + _MOST_S, ""
     with shown as bar:
         task = bar.add_task("", total=None)
         while time.monotonic() < until:
@@ -158,6 +183,9 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
             if (running := now["running"]) and running["kind"] == kind:
                 said = running["session"] or running["phase"]
                 bar.update(task, completed=running["done"], total=running["total"] or None, description=said)
+                if (stops := running["error"]) and stops != told:
+                    typer.echo(f"{stops}: the {kind} cannot go on. It is tried again until it can.", err=True)
+                told = stops or told
             if ended := look(now):
                 return ended
             time.sleep(_LOOK_S)
@@ -165,7 +193,9 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
 
 
 def _restored(backup_id: str, ended: dict[str, Any]) -> str:
-    """Say that a restore is done and how it ended for each session, those that did not come back as they were first."""
+    """Say how a restore ended, and how for each session: those that did not come back as they were first."""
+    if ended["error"]:
+        return f"{ended['error']}: {_NOT_RESTORED.get(ended['error'], ended['text'] or 'It failed.')}"
     outcomes = ended["outcomes"]
     count = sum(each["outcome"] == "RESTORED" for each in outcomes)
     said = f"{backup_id} is restored: {_counted(count)} came back."
@@ -192,7 +222,8 @@ def _told(ended: dict[str, Any]) -> str:
     return "".join(f" {ended['messages'][kind]} {text}." for kind, text in said.items() if ended["messages"].get(kind))
 
 
-def _outcome(ended: dict[str, Any], done: str, *, older: Sequence[object]) -> str:
+def _made(ended: dict[str, Any], done: str, *, older: Sequence[object]) -> str:
+    """Say how a backup ended."""
     if not ended["error"]:
         return done
     kept = "older backups are intact" if older else "there is no older backup"

@@ -49,7 +49,7 @@ class BackupView(ResponseModel):
     needs_auth_key: bool = Field(description="Its credentials can be used only with the AUTH_KEY they were made with.")
     has_history: bool = Field(description="It contains the history on disk: messages and events that had left Redis.")
     left_out: list[str] = Field(
-        [], description="Sessions whose credentials from elsewhere cannot be used, so that they are not in it."
+        [], description="Sessions that are not in it, because their credentials are missing or cannot be read."
     )
     copied: bool = Field(description="Its second copies are in BACKUP_COPY_DIR and BACKUP_S3_URL, where set.")
 
@@ -69,6 +69,9 @@ class RunView(ResponseModel):
     session: OptionalText = Field(description="The one it is at.")
     by: OptionalText
     began_at: OptionalTimestamp
+    error: OptionalText = Field(
+        description="The code of what stops a restore now. It is tried again and goes on once that is gone."
+    )
 
 
 class SessionOutcomeView(ResponseModel):

@@ -39,7 +39,8 @@ _VERSION: Final = importlib.metadata.version("wa-orchestrator")
 _RENEW_S: Final = runs.LEASE_MS / 4000
 #: As the file is called in DATA_DIR.
 _SECRETS_FILE: Final = "secrets.json"
-_FAILURES = (OrchestratorError, RedisError, OSError, sqlite3.Error, zipfile.BadZipFile)
+#: What may happen to a backup or a restore.
+FAILURES: Final = (OrchestratorError, RedisError, OSError, sqlite3.Error, zipfile.BadZipFile)
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class BackupMaker:
             work = settings.backups_dir / f"{backup_files.UNFINISHED}-{run.id}"
             work.mkdir(mode=0o700)
             note = await self._make(run, work)
-        except _FAILURES as error:
+        except FAILURES as error:
             await self._failed(run, error)
             return None
         finally:
@@ -131,11 +132,13 @@ class BackupMaker:
         return saved
 
     async def _left_out(self, saved: Sequence[SavedSession]) -> tuple[str, ...]:
-        """Return the sessions that wait for their first start with credentials that cannot be copied."""
+        """Return the sessions that are linked, or wait for their first start with credentials, and are in no copy."""
         copied = {session.id for session in saved}
         others = [each for each in await records.sessions(self._context.scripts) if each.id not in copied]
         return tuple(
-            each.id for each in others if each.restore or credential_files.is_brought_in(self._settings, each.id)
+            each.id
+            for each in others
+            if each.first_connected_at or each.restore or credential_files.is_brought_in(self._settings, each.id)
         )
 
     async def _write_state(self, path: Path) -> None:
@@ -233,7 +236,7 @@ class BackupMaker:
         return note
 
     async def _failed(self, run: Run, error: Exception) -> None:
-        code = error.code if isinstance(error, OrchestratorError) else _code_of(error)
+        code = code_of(error)
         log.error("backup.failed", backup=run.id, code=code, error=str(error))
         scripts = self._context.scripts
         ended = EndedRun("backup", run.id, run.began_at, await scripts.now_ms(), 0, run.by, code, str(error)[:300])
@@ -241,7 +244,10 @@ class BackupMaker:
         await event_stream.emit(scripts, EventType.BACKUP_FAILED, BackupEnded(run.id, 0, reason=code))
 
 
-def _code_of(error: Exception) -> str:
+def code_of(error: Exception) -> str:
+    """Return the code of one of the failures."""
+    if isinstance(error, OrchestratorError):
+        return error.code
     if isinstance(error, OSError) and error.errno in (28, 122):  # no space, over quota
         return "DISK_FULL"
     return "REDIS_UNAVAILABLE" if isinstance(error, RedisError) else "FILES_UNAVAILABLE"

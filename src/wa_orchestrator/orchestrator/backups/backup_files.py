@@ -43,7 +43,7 @@ class BackupNote:
     copied: bool = False
     """Second copies are everywhere where they should be: BACKUP_COPY_DIR, BACKUP_S3_URL."""
     left_out: tuple[str, ...] = ()
-    """Sessions that had not started with the credentials that they were given, because those cannot be read."""
+    """Sessions that are linked, or were to start with credentials they were given, which are missing or unreadable."""
 
 
 def sync_directory(path: Path) -> None:

@@ -1,11 +1,13 @@
 """Loop of backups: finishes decided restores, makes the backups that are due or asked for."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Coroutine
 from datetime import datetime, time
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -13,13 +15,15 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import backup_schedule
 from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore, session_copies
-from wa_orchestrator.orchestrator.backups.backup import BackupMaker, exclusively
+from wa_orchestrator.orchestrator.backups.backup import FAILURES, BackupMaker, code_of, exclusively
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
 from wa_orchestrator.orchestrator.backups.restore import Restorer
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.session_copies import SessionCopies
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import runs
+from wa_orchestrator.store.errors import RedisError
 
 _EVERY_S: Final = 1.0
 #: Who made a backup that nobody asked for.
@@ -43,7 +47,7 @@ class BackupService:
     async def step(self) -> float:
         """Do what is due now."""
         for directory, plan in await asyncio.to_thread(lambda: list(prepared_restore.decided(self._context.settings))):
-            await self._do(partial(self._restorer.carry_out, directory, plan))
+            await self._restore(directory, plan)
         if self._leads_newly:  # a killed server may have left sessions at rest
             await self._resume_sessions()
             self._leads_newly = False
@@ -55,6 +59,15 @@ class BackupService:
 
     async def _do(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         return await exclusively(self._context, self._owner, work)
+
+    async def _restore(self, directory: Path, plan: Plan) -> None:
+        """Carry a decided restore out. What stops it is shown beside it; the next round tries again."""
+        try:
+            await self._do(partial(self._restorer.carry_out, directory, plan))
+        except FAILURES as error:
+            with contextlib.suppress(RedisError, OSError):
+                await runs.note_trouble(self._context.scripts, code_of(error))
+            raise
 
     async def _make(self, by: str) -> bool:
         # First, so that a request that kills the server is not repeated for ever.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -39,6 +39,8 @@ class Run:
     session: str
     by: str
     began_at: int
+    error: str = ""
+    """The code of what stops a restore: it is tried again and again, and goes on once that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,13 @@ async def report(scripts: Scripts, run: Run) -> None:
 async def keep_alive(scripts: Scripts) -> None:
     """Show a run for another while: one session of it takes long."""
     await scripts.redis.pexpire(keys.BACKUP_RUN, _RUN_MS)
+
+
+async def note_trouble(scripts: Scripts, code: str) -> None:
+    """Show what stops the run that is under way, until it goes on."""
+    run = await current(scripts)
+    if run is not None:
+        await report(scripts, replace(run, error=code))
 
 
 async def current(scripts: Scripts) -> Run | None:
