@@ -1,6 +1,7 @@
 """Commands against a running server: they find it, work, and print errors in one line."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,12 @@ import httpx
 import pytest
 
 from tests.cli.conftest import Run, Running, Said
+from tests.cli.test_documented_commands import ROOT_COMMAND, all_commands
+from wa_orchestrator.cli.terminal import times
+from wa_orchestrator.cli.terminal.command import Invocation, error_line
+from wa_orchestrator.cli.terminal.target import Options
+from wa_orchestrator.client.errors import NoAnswerError
+from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.server import address
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
@@ -199,6 +206,45 @@ def test_a_message_is_sent_found_shown_and_cancelled(wa: Run, server: Running) -
     assert wa("messages").code == 0
 
 
+def test_messages_of_a_file_are_sent_as_a_batch_and_refused_lines_are_named(
+    wa: Run, server: Running, tmp_path: Path
+) -> None:
+    server.linked("batcher", "972501110014")
+    file = tmp_path / "messages.jsonl"
+    assert wa("holds", "place", "--session", "batcher").code == 0
+    poll = {"to": TO, "sessionId": "batcher", "poll": {"question": "When?", "options": ["Today", "Later"]}}
+    nobodys = {"to": TO, "sessionId": "nobody", "message": "hello"}
+    file.write_text("\n".join(["", *map(json.dumps, (poll, nobodys)), ""]), "utf-8")
+    said = wa("send-batch", str(file))
+    assert said.code == 1
+    assert re.fullmatch(r"1 of 2 messages are queued as b_\S+?\..*\n", said.out)
+    assert said.err.startswith("line 3: NO_SUCH_SESSION: ")
+    batch = wa("messages", "list", "--session", "batcher", "--json").json["messages"][0]["batchId"]
+    waits = wa("queue", "list", "--batch", batch, "--json").json["messages"]
+    assert [each["kind"] for each in waits] == ["poll"]
+    file.write_text(json.dumps([poll]), "utf-8")
+    assert wa("send-batch", str(file), "--json").json["accepted"] == 1
+    for text, begins in (("", "has no messages"), ("hello", "line 1: is not JSON"), ("1", "line 1: is no message")):
+        file.write_text(text, "utf-8")
+        wrong = wa("send-batch", str(file))
+        assert (wrong.code, begins in wrong.err) == (2, True), wrong
+
+
+def test_a_text_answers_a_message_and_names_somebody(wa: Run, server: Running) -> None:
+    server.linked("answers", "972501110015")
+    text = f"See you, @{TO}."
+    later = ("--session", "answers", "--at", "+1h", "--json")
+    first = wa("send", TO, "At eight?", *later).json["messageId"]
+    server.redis.hset(keys.message(first), "status", "sent")
+    sent = wa("send", TO, text, "--mention", TO, "--reply-to", first, *later)
+    assert sent.code == 0, sent
+    body = json.loads(str(server.redis.hget(keys.message(sent.json["messageId"]), "body")))
+    assert (body["text"], len(body["mentions"])) == (text, 1)
+    refused(
+        wa("send", TO, "nobody is named", "--mention", TO, "--session", "answers"), 1, "VALIDATION_FAILED: mentions"
+    )
+
+
 def test_waiting_for_a_message_that_is_cancelled_ends_with_an_error(wa: Run, server: Running) -> None:
     server.linked("waited", "972501110005")
     due = (datetime.now(UTC) + timedelta(days=1)).isoformat()
@@ -320,6 +366,27 @@ def test_doctor_finds_the_running_server_and_knows_its_ports(
     assert server.url in findings["server"]["text"]
     assert "is in use by wa-orchestrator" in findings["ports"]["text"]
     assert [each["value"] for each in report["settings"] if each["name"] == "API_KEY"] == ["***"]
+
+
+def test_a_server_that_is_slow_is_not_said_to_be_away() -> None:
+    run = Invocation(Options(url="http://127.0.0.1:9", api_key="k"))
+    slow = error_line(NoAnswerError(httpx.ReadTimeout("late")), run)
+    assert slow == (
+        "NO_ANSWER: The server at http://127.0.0.1:9 did not answer in time. It may have done this: "
+        "look before you repeat it."
+    )
+    assert "No server answers at http://127.0.0.1:9" in error_line(NoAnswerError(httpx.ConnectError("no")), run)
+
+
+def test_the_help_of_a_command_gives_times_that_it_takes_and_every_status() -> None:
+    parameters = [(name, each) for name, found in all_commands(ROOT_COMMAND).items() for each in found.params]
+    told = [(name, each, text) for name, each in parameters for text in re.findall(r'"([^"]+)"', each.help or "")]
+    examples = [(name, each.name, text) for name, each, text in told if each.metavar == "TIME"]
+    assert len(examples) > 5
+    for name, option, text in examples:
+        assert times.parse(text, f"{name} {option}")
+    (status,) = [each for name, each in parameters if name == "messages list" and each.name == "status"]
+    assert all(f" {each}" in status.help.replace(",", " ") for each in MessageStatus)
 
 
 def test_with_json_an_error_is_json_too(wa: Run) -> None:

@@ -52,7 +52,8 @@ COMMANDS = {
     "reinstateProxy": "proxies reinstate", "removeProxy": "proxies remove",
     "removeSecondFactor": "people remove-second-factor", "replayDelivery": "webhooks replay",
     "requestPairingCode": "sessions pairing-code", "resetLimits": "limits reset", "restartSession": "sessions restart",
-    "restoreBackup": "restore", "restoreFromTrash": "trash restore", "retryMessage": "messages retry",
+    "restoreBackup": "restore", "restoreCredentials": "sessions restore-credentials", "sendBatch": "send-batch",
+     "restoreFromTrash": "trash restore", "retryMessage": "messages retry",
     "confirmMessage": "messages confirm", "sendMessageAgain": "messages send-again",
     "revokeApiKey": "keys revoke", "rotateWebhookSecret": "webhooks rotate-secret", "runJob": "jobs run",
     "searchMessages": "messages list", "sendMessage": "send", "sendMessageAlias": "send", "sendTestAlert": "test-alert",
@@ -73,8 +74,6 @@ NONE = {
     "getSimulator": "for the dashboard of a demonstration",
     "receiveWorkerEvent": "for workers",
     "receiveWorkerEventAlias": "for workers",
-    "restoreCredentials": "a person decides on the session's page, beside what it means",
-    "sendBatch": "for programs: a list of messages as JSON",
 }
 
 

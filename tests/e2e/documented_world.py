@@ -298,6 +298,15 @@ class World:
         look = lambda: [each for each in self.get("/api/v1/trash")["trash"] if each["sessionId"] == name]  # noqa: E731
         return str(until_blocking(look, "credentials in the trash")[0]["id"])
 
+    def logged_out(self) -> str:
+        """Return a session whose credentials are in the trash, because it was logged out."""
+        name = self.new_session()
+        self.scan(name, self.new_phone())
+        self.post(f"/api/sessions/{name}/logout")
+        look = lambda: name in [each["sessionId"] for each in self.get("/api/v1/trash")["trash"]]  # noqa: E731
+        until_blocking(look, "credentials in the trash")
+        return name
+
     def file(self, suffix: str = "") -> str:
         """Return the name of a file that is not there yet."""
         return f"out-{next(self._numbers)}{suffix}"
@@ -327,6 +336,9 @@ def documented_world(home: Path) -> Iterator[World]:
 def _write_files(home: Path, world: World) -> None:
     files: Mapping[str, bytes] = {
         "people.csv": f"phone,name\n{FRIEND},Dana\n{STRANGER},Oren\n".encode(),
+        "messages.jsonl": json.dumps(
+            {"to": FRIEND, "poll": {"question": "When?", "options": ["Today", "Later"]}}
+        ).encode(),
         "menu.pdf": b"%PDF-1.4\n%%EOF\n",
         "sessions.csv": b"id,phone,label\nlisted,972501000900,Listed\n",
         "opted-out.csv": b"phone\n972527700090\n",

@@ -112,6 +112,17 @@ def test_only_what_is_harmless_and_hopeful_is_repeated(
     assert len(seen) == tries
 
 
+def test_what_takes_long_is_waited_for_and_a_server_that_is_away_is_noticed_all_the_same() -> None:
+    seen, transport = _server([httpx.Response(202, json={})] * 3)
+    with Client("http://x", API_KEY, transport=transport) as client:
+        client.restore_backup("backup_2026-01-31")
+        client.move_session("w1", "node-2", wait=60)
+        client.message("m_1")
+    waits = [request.extensions["timeout"] for request in seen]
+    assert [each["read"] for each in waits] == [1800, 90, 30]
+    assert {each["connect"] for each in waits} == {30}
+
+
 def test_names_cannot_leave_their_place_in_a_path() -> None:
     seen, transport = _server([httpx.Response(200, json={})])
     with Client("http://x", API_KEY, transport=transport) as client:

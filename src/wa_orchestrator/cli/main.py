@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from wa_orchestrator.cli.fleet import events, fleet_status, inventory, proxies, session_import, sessions
 from wa_orchestrator.cli.messages import (
+    batch,
     campaigns,
     chats,
     contacts,
@@ -254,6 +255,7 @@ for _function in (
     fleet_status.watch,
     fleet_status.logs,
     send.send,
+    batch.send_batch,
     events.events,
     fleet_status.stats,
     fleet_status.radar,

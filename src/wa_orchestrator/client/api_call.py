@@ -9,12 +9,16 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """One request; `options` are httpx's (`json`, `params` …). `may_repeat`: it is idempotent and may be sent again."""
+    """One request; `options` are httpx's (`json`, `params` …). `may_repeat`: it is idempotent and may be sent again.
+
+    `timeout_s` is for a request whose answer takes longer than those of most; None waits as long as for these.
+    """
 
     method: str
     path: str
     may_repeat: bool
     options: Mapping[str, Any]
+    timeout_s: float | None = None
 
 
 def get(path: str, query: Mapping[str, Any] | None = None, **headers: str) -> ApiCall:
@@ -25,8 +29,9 @@ def delete(path: str, **query: Any) -> ApiCall:
     return ApiCall("DELETE", path, may_repeat=True, options={"params": given(query)})
 
 
-def post(path: str, body: Mapping[str, Any] | None = None) -> ApiCall:
-    return ApiCall("POST", path, may_repeat=False, options={} if body is None else {"json": given(body)})
+def post(path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> ApiCall:
+    options: dict[str, Any] = {} if body is None else {"json": given(body)}
+    return ApiCall("POST", path, may_repeat=False, options=options, timeout_s=timeout_s)
 
 
 def put(path: str, body: Mapping[str, Any]) -> ApiCall:

@@ -1,10 +1,13 @@
 """Every call of the API, independent of the transport."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from wa_orchestrator.client.api_call import ApiCall, delete, get, in_path, patch, post, send_once
 from wa_orchestrator.client.operation_calls import Json, OperationCalls, R
+
+#: What reads an archive of gigabytes whole, or checks a proxy for each line of a file, before it answers.
+_LONG_S: Final = 1800.0
 
 
 class SendOptions(TypedDict, total=False):
@@ -14,6 +17,11 @@ class SendOptions(TypedDict, total=False):
     phone: str | None
     media: Mapping[str, Any] | None
     location: Mapping[str, Any] | None
+    contacts: Sequence[Mapping[str, Any]] | None
+    poll: Mapping[str, Any] | None
+    reply_to: str | None
+    mentions: Sequence[str] | None
+    link_preview: bool | None
     priority: int | None
     send_at: str | int | None
     expires_at: str | int | None
@@ -170,7 +178,7 @@ class Calls(OperationCalls[R]):
 
     def import_sessions(self, text: str, *, dry_run: bool = False) -> R:
         """Create the sessions of a CSV file; with `dry_run` only check its lines."""
-        return self.ask(post("/api/sessions/import-list", {"text": text, "dry_run": dry_run}))
+        return self.ask(post("/api/sessions/import-list", {"text": text, "dry_run": dry_run}, timeout_s=_LONG_S))
 
     def sessions(
         self,
@@ -230,6 +238,10 @@ class Calls(OperationCalls[R]):
         """Return how people take what a session's phone sends, with the evidence."""
         return self.ask(get(f"/api/sessions/{in_path(session_id)}/health"))
 
+    def restore_credentials(self, session_id: str) -> R:
+        """Give a session the newest credentials that the trash has of it."""
+        return self.ask(post(f"/api/sessions/{in_path(session_id)}/restore-credentials"))
+
     def confirm_phone(self, session_id: str, phone: str) -> R:
         """Confirm the phone that a session reported and was not expected to have."""
         return self.ask(post(f"/api/sessions/{in_path(session_id)}/confirm-phone", {"phone": phone}))
@@ -246,7 +258,7 @@ class Calls(OperationCalls[R]):
 
     def import_proxies(self, text: str) -> R:
         """Add a list, one proxy per line; the response has the errors by line."""
-        return self.ask(post("/api/v1/proxies/import", {"text": text}))
+        return self.ask(post("/api/v1/proxies/import", {"text": text}, timeout_s=_LONG_S))
 
     def proxy_act(self, proxy_id: str, act: str) -> R:
         """`check` or `reinstate` a proxy."""
@@ -317,7 +329,7 @@ class Calls(OperationCalls[R]):
     ) -> R:
         """Check a backup and restore it, or with `dry_run` say what that would change."""
         body = {"sessions": sessions, "identity": identity, "dry_run": dry_run, "accept_older": accept_older}
-        return self.ask(post(f"/api/v1/backups/restore/{in_path(backup_id)}", body))
+        return self.ask(post(f"/api/v1/backups/restore/{in_path(backup_id)}", body, timeout_s=_LONG_S))
 
     # -- access
 

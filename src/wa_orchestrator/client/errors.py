@@ -53,10 +53,11 @@ class UnavailableError(ApiError):
 
 
 class NoAnswerError(ApiError):
-    """The server cannot be reached or did not respond in time. Whether it acted is unknown."""
+    """The server cannot be reached or did not respond in time. Whether it acted is unknown where it was `reached`."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(0, "NO_ANSWER", f"The server does not respond ({type(cause).__name__}).", {})
+        self.reached = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol)
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {

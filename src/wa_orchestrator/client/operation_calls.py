@@ -69,7 +69,8 @@ class OperationCalls(ABC, Generic[R]):
 
     def move_session(self, session_id: str, to: str, *, wait: int = 0) -> R:
         """Move a session to another node, and wait so many seconds until it is connected again."""
-        return self.ask(post(f"/api/sessions/{in_path(session_id)}/move?wait={wait}", {"to": to}))
+        path = f"/api/sessions/{in_path(session_id)}/move?wait={wait}"
+        return self.ask(post(path, {"to": to}, timeout_s=wait + 30))
 
     def test_alert(self) -> R:
         """Send an alert to see that alerts arrive."""

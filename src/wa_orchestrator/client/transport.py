@@ -33,6 +33,14 @@ def _pause_s(call: ApiCall, attempt: int, error: ApiError) -> float:
     return asked_s if asked_s is not None else min(_LONGEST_PAUSE_S, 0.25 * 2**attempt) * (0.5 + random.random())  # noqa: S311
 
 
+def _request(call: ApiCall) -> dict[str, Any]:
+    """Return a call as httpx takes it. A server that is not there is noticed as soon as with any other call."""
+    asked: dict[str, Any] = {"method": call.method, "url": call.path, **call.options}
+    if call.timeout_s is not None:
+        asked["timeout"] = httpx.Timeout(call.timeout_s, connect=TIMEOUT_S)
+    return asked
+
+
 def _json(response: httpx.Response) -> Json:
     error = error_in(response)
     if error is not None:
@@ -67,7 +75,7 @@ class Client(Calls[Json]):
 
     def _once(self, call: ApiCall) -> Json:
         try:
-            return _json(self._http.request(call.method, call.path, **call.options))
+            return _json(self._http.request(**_request(call)))
         except httpx.HTTPError as error:
             raise NoAnswerError(error) from error
 
@@ -116,7 +124,7 @@ class AsyncClient(Calls[Awaitable[Json]]):
 
     async def _once(self, call: ApiCall) -> Json:
         try:
-            return _json(await self._http.request(call.method, call.path, **call.options))
+            return _json(await self._http.request(**_request(call)))
         except httpx.HTTPError as error:
             raise NoAnswerError(error) from error
 

@@ -1,6 +1,7 @@
 """`wa-orchestrator proxies …`: list, add, check, remove."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,12 +26,12 @@ def _row(proxy: dict[str, Any]) -> dict[str, Any]:
 
 
 @command(app, "list")
-def listed(run: Invocation) -> None:
+def listed(run: Invocation, *, status: Annotated[str | None, typer.Option(help="Only OK or BAD ones.")] = None) -> None:
     """List proxies."""
-    found = all_pages(run.client.proxies, "proxies")
+    found = all_pages(partial(run.client.proxies, status=status), "proxies")
     rows = [_row(proxy) for proxy in found["proxies"]]
-    empty = "There are no proxies. Add one: wa-orchestrator proxies add socks5h://user:password@host:port"
-    run.output(found, lambda: tables.table(COLUMNS, rows, empty=empty))
+    none = "There are no proxies. Add one: wa-orchestrator proxies add socks5h://user:password@host:port"
+    run.output(found, lambda: tables.table(COLUMNS, rows, empty="No matches." if status else none))
 
 
 @command(app)

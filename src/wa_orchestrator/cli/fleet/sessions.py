@@ -237,6 +237,14 @@ def confirm_phone(
     run.say(result, f"{result['sessionId']} is {_state(result)}.")
 
 
+@command(app, "restore-credentials")
+def restore_credentials(run: Invocation, session_id: SessionId, *, yes: Yes = False) -> None:
+    """Give a session the newest credentials that the trash has of it: its link of then, without a scan."""
+    confirm(f"Replace the credentials of {session_id} by the newest of the trash? Those of now go there.", yes=yes)
+    result = run.client.restore_credentials(session_id)
+    run.say(result, f"{result['sessionId']} is {_state(result)}.")
+
+
 @command(app, "worker-env")
 def worker_env(run: Invocation, session_id: SessionId) -> None:
     """Print the environment of a session's worker, with its secrets, to start one by hand beside the server.

@@ -10,6 +10,7 @@ from wa_orchestrator.cli.terminal import tables, times
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 from wa_orchestrator.cli.terminal.command import confirm as ask_first
 from wa_orchestrator.cli.terminal.download import save
+from wa_orchestrator.domain.messages.message import MessageStatus
 
 app = group("Messages of a running server: search, show, cancel, retry.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
@@ -33,16 +34,18 @@ def listed(
     session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
     status: Annotated[
         str | None,
-        typer.Option(help="Only queued, scheduled, sending, sent, delivered, read, failed, expired or cancelled ones."),
+        typer.Option(help=f"Only {', '.join(MessageStatus)} ones."),
     ] = None,
     reference: Annotated[str | None, typer.Option(help="Only with this reference.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Only of this batch or campaign, b_…")] = None,
     text: Annotated[str | None, typer.Option(help="Only with these words in text, caption or file name.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
 ) -> None:
     """Search messages, the newest first."""
-    filters = {"to": to, "session_id": session, "status": status, "reference": reference, "text": text}
+    filters = {"to": to, "session_id": session, "status": status, "reference": reference, "batch_id": batch}
+    filters["text"] = text
     filters["since"] = times.parse(since, "--since") if since else None
     filters["until"] = times.parse(until, "--until") if until else None
     found = list(islice(run.client.all_messages(**filters, limit=min(limit, 500)), limit))

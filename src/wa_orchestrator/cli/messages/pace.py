@@ -47,7 +47,7 @@ def place(
     group_name: Annotated[str | None, typer.Option("--group", help="Hold the sessions with this label or tag.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Hold everyone.")] = False,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help='"2h", "2030-01-31"; else until it is lifted.')
+        str | None, typer.Option(metavar="TIME", help='"+2h", "2030-01-31"; else until it is lifted.')
     ] = None,
     why: Annotated[str, typer.Option("--why", help="Shown to people.")] = "",
 ) -> None:
@@ -182,13 +182,14 @@ def list_queue(
     session: Annotated[str | None, typer.Option("--session", help="Of this session, with the time of each.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Only to this recipient.")] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Only with this reference.")] = None,
+    batch: Annotated[str | None, typer.Option("--batch", help="Only of this batch or campaign, b_…")] = None,
 ) -> None:
     """List what waits to be sent."""
     columns = {"message": "messageId", "session": "sessionId", "to": "to", "kind": "kind", "reference": "reference"}
-    if session and not (to or reference):
+    if session and not (to or reference or batch):
         found, columns = run.client.queue(session), {"#": "position", "expected": "eta"} | columns
     else:
-        found = run.client.waiting(session_id=session, to=to, reference=reference)
+        found = run.client.waiting(session_id=session, to=to, reference=reference, batch_id=batch)
 
     def show_all() -> None:
         tables.table(columns, found["messages"], empty="Nothing waits.")

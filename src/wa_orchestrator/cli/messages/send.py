@@ -27,8 +27,19 @@ def send(
         str | None, typer.Argument(metavar="TEXT", help="The text, or the caption of a file; `-` reads stdin.")
     ] = None,
     *,
-    media: Annotated[Path | None, typer.Option(metavar="FILE", help="Upload and send this file.")] = None,
+    media: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Upload and send this file; or an https:// URL.")
+    ] = None,
     location: Annotated[str | None, typer.Option(metavar="LAT,LON", help="Send a location; TEXT is its name.")] = None,
+    reply_to: Annotated[
+        str | None, typer.Option(metavar="MESSAGE", help="The message that it answers, m_… or i_….")
+    ] = None,
+    mention: Annotated[
+        list[str] | None, typer.Option(metavar="PHONE", help="Somebody whom TEXT names as @PHONE; may be repeated.")
+    ] = None,
+    link_preview: Annotated[
+        bool, typer.Option("--link-preview", help="Show the page that TEXT links to; the server reads it.")
+    ] = False,
     session: Annotated[str | None, typer.Option(help="The session that sends it. Default: the server chooses.")] = None,
     phone: Annotated[str | None, typer.Option(help="The phone that sends it.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help='Not before: "+10m", "2030-01-31 09:00".')] = None,
@@ -44,10 +55,13 @@ def send(
     ] = False,
     timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Timeout of --wait.")] = None,
 ) -> None:
-    """Send a text, a file or a location."""
+    """Send a text, a file or a location; `send-batch` sends what else WhatsApp has, such as polls."""
     text = sys.stdin.read().removesuffix("\n") if text == "-" else text
     _require_one(text, media, location)
     options: dict[str, Any] = {
+        "reply_to": reply_to,
+        "mentions": mention or None,
+        "link_preview": link_preview or None,
         "session_id": session,
         "phone": phone,
         "send_at": times.parse(at, "--at") if at else None,
@@ -67,22 +81,25 @@ def send(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _require_one(text: str | None, media: Path | None, location: str | None) -> None:
+def _require_one(text: str | None, media: str | None, location: str | None) -> None:
     if media is not None and location is not None:
         raise Refused("AMBIGUOUS", "--location: a message has a file or a location, not both.")
     if not text and media is None and location is None:
         raise Refused("NOTHING_TO_SEND", "There is nothing to send: pass TEXT, --media or --location.")
 
 
-def _content(run: Invocation, text: str | None, media: Path | None, location: str | None) -> dict[str, Any]:
+def _content(run: Invocation, text: str | None, media: str | None, location: str | None) -> dict[str, Any]:
     if location is not None:
         return {"location": _location(location) | ({"name": text} if text else {})}
     if media is None:
         return {"message": text}
-    mimetype = mimetypes.guess_type(media.name)[0] or "application/octet-stream"
-    stored = run.client.upload(_read(media), mimetype=mimetype)
     caption = {"caption": text} if text else {}
-    return {"media": {"upload": stored["uploadId"], "filename": media.name, **caption}}
+    if media.startswith("https://"):
+        return {"media": {"url": media, **caption}}
+    file = Path(media)
+    mimetype = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    stored = run.client.upload(_read(file), mimetype=mimetype)
+    return {"media": {"upload": stored["uploadId"], "filename": file.name, **caption}}
 
 
 def _read(file: Path) -> bytes:

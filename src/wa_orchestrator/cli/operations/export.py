@@ -35,10 +35,12 @@ def export(
     output: Annotated[Path | None, typer.Option(help="The file to write; default: stdout.")] = None,
     session: Annotated[str | None, typer.Option(help="Messages of this session only.")] = None,
     status: Annotated[str | None, typer.Option(help="Messages with this status only.")] = None,
+    reference: Annotated[str | None, typer.Option(help="Messages with this reference only.")] = None,
     batch: Annotated[str | None, typer.Option(help="Messages of this batch or campaign only: b_…")] = None,
 ) -> None:
     """Export messages, sessions, opt-outs or the audit log as CSV or JSON lines."""
     given = {"format": str(form), "sessionId": session, "status": status, "batchId": batch}
+    given["reference"] = reference
     path = f"/api/v1/exports/{what}?{urlencode({name: value for name, value in given.items() if value})}"
     if output is None:
         print_stream(run, path)

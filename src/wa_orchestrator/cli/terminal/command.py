@@ -137,11 +137,17 @@ def error_line(error: "ApiError", run: Invocation) -> str:
     from wa_orchestrator.client.errors import InvalidError, NoAnswerError
 
     if isinstance(error, NoAnswerError):
-        return f"{error.code}: No server answers at {run.target.url}. Start one (wa-orchestrator up), or pass --url."
+        return f"{error.code}: {_no_answer(run.target.url, reached=error.reached)}"
     if isinstance(error, InvalidError) and error.errors:
         problems = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in error.errors)
         return f"{error.code}: {problems}"
     return " ".join(f"{error.code}: {terminal_message(error.code, error.text, error.details)}".split())
+
+
+def _no_answer(url: str, *, reached: bool) -> str:
+    if reached:
+        return f"The server at {url} did not answer in time. It may have done this: look before you repeat it."
+    return f"No server answers at {url}. Start one (wa-orchestrator up), or pass --url."
 
 
 def all_pages(fetch: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]:
