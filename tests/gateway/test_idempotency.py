@@ -1,12 +1,17 @@
 """The same request twice is one message with one answer."""
 
 import asyncio
+from dataclasses import replace
 
 import httpx
+import pytest
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tests.conftest import Clock
 from tests.gateway.conftest import BOTH_MODES, Gate, OpenGate, code_of
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway import idempotency
+from wa_orchestrator.gateway.redis_access import PlainRedis
 from wa_orchestrator.store import keys
 
 HOUR_MS = 3_600_000
@@ -61,6 +66,25 @@ async def test_the_first_answer_comes_again_after_23_hours(gate: Gate, clock: Cl
     assert again.content == first.content
     names = await gate.redis.keys(keys.idempotency("configured", "*"))
     assert 23 * HOUR_MS < await gate.redis.pttl(names[0]) <= 24 * HOUR_MS
+
+
+async def test_what_a_repeat_finds_is_no_answer_before_replicas_have_it(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await gate.send(headers={"Idempotency-Key": "k"})
+    record = idempotency.record_of("configured", "k", b"")
+    assert record is not None
+    known = replace(record, fingerprint=str(await gate.redis.hget(record.name, "fingerprint")))
+    stored = idempotency.StoredResponses(PlainRedis(gate.scripts), gate.gateway.pool)
+
+    async def too_few() -> None:
+        raise RedisTimeoutError("0 of 1 replicas confirmed the write in time")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gate.scripts, "confirmed", too_few)
+        with pytest.raises(Unavailable):
+            await stored.find(known)
+    assert await stored.find(known) == first.text
 
 
 async def test_a_repeat_after_the_day_became_full_still_gets_its_answer(gates: OpenGate) -> None:

@@ -19,6 +19,7 @@ from wa_orchestrator.store.engine import durability
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.redis_pool import PrimaryPool, make_pool
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 @pytest.fixture
@@ -63,6 +64,39 @@ async def test_a_write_that_no_replica_confirms_does_not_count_and_reads_go_on(g
         for number in (1, 2):
             group.signal(number, signal.SIGCONT)
         await until(lambda: _is_written(redis), "a replica confirms again")
+
+
+async def test_a_repeated_request_counts_only_when_a_replica_has_what_the_first_one_wrote(group: RedisGroup) -> None:
+    once = "return redis.call('SET', KEYS[1], 'accepted', 'NX') or redis.call('GET', KEYS[1])"
+    async with client(group.url, replicas=1) as redis, client(group.url, replicas=1) as again:
+        for each in (redis, again):
+            await until(lambda each=each: _is_written(each), "a replica follows")
+        for number in (1, 2):
+            group.signal(number, signal.SIGSTOP)
+        for each in (redis, again):  # the second one finds it there, and writes nothing
+            with pytest.raises(RedisTimeoutError, match="0 of 1 replicas"):
+                await each.eval(once, 1, "message:1")
+        for number in (1, 2):
+            group.signal(number, signal.SIGCONT)
+
+        async def is_answered() -> bool:
+            with suppress(RedisError):
+                return bool(await again.eval(once, 1, "message:1") == "accepted")
+            return False
+
+        await until(is_answered, "a replica confirms again")
+
+
+async def test_what_is_only_read_can_be_confirmed_too(group: RedisGroup) -> None:
+    async with client(group.url, replicas=1) as redis, client(group.url) as reader:
+        await until(lambda: _is_written(redis), "a replica follows")
+        for number in (1, 2):
+            group.signal(number, signal.SIGSTOP)
+        with pytest.raises(RedisTimeoutError, match="0 of 1 replicas"):
+            await Scripts(redis).confirmed()
+        await Scripts(reader).confirmed()  # nobody asked for replicas
+        for number in (1, 2):
+            group.signal(number, signal.SIGCONT)
 
 
 async def test_too_few_replicas_and_a_failover_that_loses_writes_are_told(group: RedisGroup) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import replies
-from wa_orchestrator.gateway.redis_access import RedisAccess
+from wa_orchestrator.gateway.redis_access import RedisAccess, translated_errors
 from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages.admission import Idempotency, Replayed
@@ -44,7 +44,10 @@ class StoredResponses:
             return None
         if fingerprint != record.fingerprint:
             raise replies.conflict()
-        return await self.replay(record, Replayed(message_id, response or ""))
+        answer = await self.replay(record, Replayed(message_id, response or ""))
+        with translated_errors():  # what was found may be what made the first response an error
+            await self._redis.scripts.confirmed()
+        return answer
 
     def store_soon(self, record: Idempotency, response: str) -> None:
         """Begin to store the response to a request; the first one stays."""

@@ -328,6 +328,9 @@ leader_presence: Final = _one_per("control:presence:<owner>")
 fence: Final = _one_per("fence:<name>")
 """counter of fencing numbers of a lease · acquire_lease · for ever"""
 
+REPLICATION_BARRIER: Final = "replication:barrier"
+"""channel to which the Redis line publishes before it waits for replicas; nobody listens"""
+
 # -- API keys and audit -----------------------------------------------------------------------------
 
 API_KEYS: Final = "api:keys"

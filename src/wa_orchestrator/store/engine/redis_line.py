@@ -30,6 +30,7 @@ from redis.exceptions import DataError, InvalidResponse, ReadOnlyError, RedisErr
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from wa_orchestrator.store.engine.cancellation import end_if_cancelled
+from wa_orchestrator.store.keys import REPLICATION_BARRIER
 
 CONNECTIONS: Final = 4
 #: How long Redis may take to respond before a request fails.
@@ -260,18 +261,24 @@ def _held_back(batch: Sequence[_Request], replicas: int) -> list[_Request]:
 
     def release(replies: list[Any] | RedisError) -> None:
         # An error here is that of the connection, which has failed those without a reply, too.
-        reached = replies[0] if isinstance(replies, list) else replies
+        reached = replies[-1] if isinstance(replies, list) else replies
         for on_replies, received in held:
             if isinstance(reached, int) and reached >= replicas:
                 on_replies(received)
             else:
                 on_replies(reached if isinstance(reached, RedisError) else _too_few(reached, replicas))
 
-    return [*((commands, hold(on_replies)) for commands, on_replies in batch), ([_wait(replicas)], release)]
+    return [*((commands, hold(on_replies)) for commands, on_replies in batch), (_wait(replicas), release)]
 
 
-def _wait(replicas: int) -> Command:
-    return ("WAIT", replicas, _REPLICATION_MS)
+def _wait(replicas: int) -> Sequence[Command]:
+    """Return the commands that wait until so many replicas have everything that was written so far.
+
+    WAIT alone waits for what its own connection has written. But a script that finds its work done (a repeated request,
+    a known change) writes nothing, and what it found may be what another connection could not get confirmed. So first
+    something is written that the replicas get after all of that: publishing needs no key and no disk.
+    """
+    return (("PUBLISH", REPLICATION_BARRIER, ""), ("WAIT", replicas, _REPLICATION_MS))
 
 
 def _too_few(reached: Any, replicas: int) -> RedisTimeoutError:

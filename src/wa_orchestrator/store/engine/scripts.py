@@ -14,6 +14,7 @@ from redis.exceptions import NoScriptError
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.redis_line import Command, RedisLine
+from wa_orchestrator.store.keys import REPLICATION_BARRIER
 from wa_orchestrator.store.record_codec import read_fields
 
 #: The Lua files by name, which is unique; a folder per subject.
@@ -79,6 +80,14 @@ class Scripts:
         for key in keys:
             command(pipe, key)
         return await pipe.execute()
+
+    async def confirmed(self) -> None:
+        """Return when enough replicas have everything that was written so far, for an answer that is only read.
+
+        Where nobody asked for replicas (`REDIS_REPLICAS_ACK`), at once.
+        """
+        if isinstance(self.redis, LineClient) and self.redis.line.replicas:
+            await self.redis.publish(REPLICATION_BARRIER, "")
 
     async def now_ms(self) -> int:
         """Return Redis' own time, which is the time of every lease and pause."""
