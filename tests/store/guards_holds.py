@@ -6,6 +6,7 @@ from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.messages import holds, queues
 from wa_orchestrator.store.messages.holds import SERVER, Hold
+from wa_orchestrator.store.sessions import slots
 
 
 @case("phone_hold")
@@ -70,6 +71,15 @@ async def _(scene: Scene) -> None:
         await scene.reclaim(message)
         assert await scene.scripts.redis.hget(keys.session("w1"), "unclaimed") == str(lost)
     await scene.claim()  # there is nothing, but it asks
+    assert await scene.scripts.redis.hget(keys.session("w1"), "unclaimed") is None
+
+
+@case("unclaimed_anew")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.session("w1"), "unclaimed", 3)
+    again = slots.Binding(1, PHONE, "p1", "p1", await scene.version(), was=PHONE)
+    assert isinstance(await slots.bind(scene.scripts, "w1", again, per_proxy=4, per_phone=4), slots.Bound)
     assert await scene.scripts.redis.hget(keys.session("w1"), "unclaimed") is None
 
 

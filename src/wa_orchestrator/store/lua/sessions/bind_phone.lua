@@ -60,6 +60,8 @@ redis.call('SADD', OF_PHONE, id)
 redis.call('SADD', ACTIVE, id)
 redis.call('HINCRBY', SESSION, 'version', 1)
 redis.call('HSET', SESSION, 'phone', phone, 'proxy_given', '', 'banned', '', 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 12))
+-- What nobody claimed before says nothing of a worker that could not and now can: it may have been cut off with its relay.
+redis.call('HDEL', SESSION, 'unclaimed') -- guard: unclaimed_anew
 if (tonumber(first_connected_at) or 0) == 0 then redis.call('HSET', SESSION, 'first_connected_at', now) end
 if status ~= 'connected' then
   redis.call('HSET', SESSION, 'changed_at', now)
