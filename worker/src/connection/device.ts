@@ -165,6 +165,7 @@ export class Device {
       await this.#parts.fence.held()
       await this.#parts.auth.database.durable()
       const version = this.#versionOverride ?? (await this.#parts.version.current())
+      await this.#parts.fence.held() // again: what was waited for since may have taken longer than the fence lasts
       if (this.#stopped.signal.aborted) return classify(undefined, Date.now())
       this.#revision = version[2]
       error = await this.#session(version)
