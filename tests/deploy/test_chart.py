@@ -125,6 +125,18 @@ def test_only_the_orchestrator_may_speak_to_the_cluster_and_no_part_is_root() ->
         assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
 
 
+def test_the_parts_are_spread_over_nodes_and_leave_a_lost_one_at_once() -> None:
+    made = rendered()
+    for name in ("orchestrator", "gateway", "dispatcher"):
+        template = one(made, "Deployment", f"wa-{name}")["spec"]["template"]
+        (spread,) = template["spec"]["topologySpreadConstraints"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway", "on one node all of them run there"
+        assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        patience = {each["key"]: each["tolerationSeconds"] for each in template["spec"]["tolerations"]}
+        assert patience["node.kubernetes.io/unreachable"] <= 10  # after the 40 s that the cluster itself waits
+
+
 def test_what_serves_requests_serves_them_until_the_cluster_sends_no_more() -> None:
     parts = [one(rendered(), "Deployment", f"wa-{name}") for name in ("orchestrator", "gateway", "dispatcher")]
     containers = [each["spec"]["template"]["spec"]["containers"][0] for each in parts]

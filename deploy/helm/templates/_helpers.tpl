@@ -54,6 +54,19 @@ spec:
       enableServiceLinks: false
       securityContext:
         {{- include "wa.podSecurity" $root | nindent 8 }}
+      # Two of a part on two nodes, where there are two.
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/instance: {{ $root.Release.Name }}
+              app.kubernetes.io/component: {{ .name }}
+      # Of a lost node the cluster keeps Pods for five minutes more. Ours hurt nobody if both run: one of them leads.
+      tolerations:
+        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}
+        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 30}
       containers:
         - name: {{ .name }}
           image: "{{ $root.Values.image.repository }}:{{ $root.Values.image.tag }}"
