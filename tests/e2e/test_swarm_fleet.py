@@ -142,7 +142,7 @@ async def running_swarm() -> AsyncIterator[tuple[list[Node], SwarmProduct]]:
             # Pauses are shortened, and the fence is as long as ever.
             "TIME_SCALE": str(TIME_SCALE), "FENCE_MS": str(TIME_SCALE * FENCE_MS), "COLD_PER_DAY": "5000", "COLD_PER_MINUTE": "60",
             "COLD_HOURS": "00:00-00:00", "COLD_PAUSE_MIN_MS": "5000", "COLD_PAUSE_MAX_MS": "10000",
-            "RATE_LIMIT_PER_MINUTE": "600000", "PING_TIMEOUT_MS": "400000", "MONITOR_INTERVAL_MS": "10000",
+            "RATE_LIMIT_PER_MINUTE": "600000", "API_RATE_PER_MINUTE": "600000", "PING_TIMEOUT_MS": "400000", "MONITOR_INTERVAL_MS": "10000",
         }  # fmt: skip
         async with SwarmProduct(home, -(-WORKERS // 4) + 1, settings) as running:
             yield nodes, running

@@ -13,7 +13,9 @@ from tests.waiting import until
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
+from wa_orchestrator.runner.contract import LostAtStart
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 
@@ -86,6 +88,42 @@ async def test_a_lost_worker_is_replaced_only_after_its_fence(
     await drive(control)
     assert len(runner.started) == 2
     assert (await now(control.context, "s1")).worker_lost_at == 0
+
+
+async def test_a_worker_whose_node_is_lost_while_it_starts_is_replaced_only_after_its_fence(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await api.post("/api/sessions/s1/restart")
+    unruly.faults.add(RunnerFault.START_LOST)
+    with pytest.raises(LostAtStart):
+        await drive(control)
+    unruly.faults.clear()
+    lost = await now(control.context, "s1")
+    assert lost.epoch > runner.started[-1].epoch
+    # It has pinged before, so it may be connected.
+    at = await control.context.scripts.now_ms()
+    await control.context.redis.hset(keys.session("s1"), "last_ping_at", at)
+    know_the_clock(control, at)
+    assert not await control.pool.start("s1")
+    before = len(runner.started)
+    await pass_ms(control, LONG_ENOUGH_MS)
+    await drive(control)
+    assert len(runner.started) == before + 1
+
+
+async def test_nodes_that_are_lost_again_and_again_are_no_failure_of_a_session(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    for _ in range(MAX_RESTARTS + 1):
+        unruly.faults.add(RunnerFault.NODE_LOST)
+        await part(control, ExitWatcher).step()
+        unruly.faults.clear()
+        assert (await now(control.context, "s1")).status == "disconnected"
+        await pass_ms(control, LONG_ENOUGH_MS)
+        await drive(control)
+    assert list(runner.epochs()) == ["s1"]
 
 
 async def test_a_worker_that_has_ended_is_replaced_at_once(

@@ -305,6 +305,37 @@ async def test_a_session_whose_chosen_node_takes_nobody_starts_where_there_is_ro
     assert runner.places() == {"s1": "node-1"}
 
 
+@pytest.mark.parametrize("how", ["replaced", "moved"])
+async def test_a_worker_whose_node_is_lost_while_it_is_stopped_may_still_speak_and_is_waited_for(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    runner.obeys = False
+    stop = runner.stop
+
+    async def lose_first(handle: str, grace_s: float = 10.0) -> None:
+        runner.states["node-1"] = NodeState.LOST
+        await stop(handle, grace_s)
+
+    monkeypatch.setattr(runner, "stop", lose_first)
+    if how == "moved":
+        await move(api, "node-2")
+        await part(control, SessionController).attend("s1")
+    else:
+        await control.pool.replace(await now(control.context, "s1"), STOP_GRACE_S)
+    after = await now(control.context, "s1")
+    assert after.worker_lost_at
+    assert after.epoch > before.epoch, "its pings would still be taken, and it would never leave"
+    assert not await control.pool.start("s1")
+    assert runner.places() == {}
+
+
 async def test_what_cannot_be_moved_is_refused_with_the_reason(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeCluster
 ) -> None:

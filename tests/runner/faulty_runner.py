@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import Exited, Lost, Runner, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import Exited, Lost, LostAtStart, Runner, Running, StartFailed, WorkerSpec
 
 
 class RunnerFault(StrEnum):
@@ -15,6 +15,8 @@ class RunnerFault(StrEnum):
     START_FAILS = "start_fails"
     START_LIES = "start_lies"
     """The worker runs, but `start` raises `StartFailed`."""
+    START_LOST = "start_lost"
+    """No breach: the worker's node is lost while it starts, and it may run there."""
     POLL_UNAVAILABLE = "poll_unavailable"
     STOP_DOES_NOTHING = "stop_does_nothing"
     SURVEY_UNAVAILABLE = "survey_unavailable"
@@ -37,6 +39,9 @@ class FaultyRunner:
         handle = await self.inner.start(spec)
         if RunnerFault.START_LIES in self.faults:
             raise StartFailed("start failed on demand, but the worker runs")
+        if RunnerFault.START_LOST in self.faults:
+            await self.inner.stop(handle, 0)  # the engine has forgotten it
+            raise LostAtStart("its node does not answer")
         return handle
 
     async def poll(self, handle: str) -> Running | Exited | Lost:

@@ -21,7 +21,16 @@ from tests.runner.swarm_nodes import Node
 from tests.waiting import until
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.container_spec import ContainerSpec
-from wa_orchestrator.runner.contract import Exited, Lost, NoNodeForWorker, Runner, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import (
+    Exited,
+    Lost,
+    LostAtStart,
+    NoNodeForWorker,
+    Runner,
+    Running,
+    StartFailed,
+    WorkerSpec,
+)
 from wa_orchestrator.runner.swarm import relays as swarm_relays
 from wa_orchestrator.runner.swarm import services
 from wa_orchestrator.runner.swarm.driver import SwarmRunner
@@ -232,9 +241,13 @@ async def test_a_lost_nodes_worker_is_lost_and_another_starts_elsewhere_while_a_
         await runner.stop(moved)
         await runner.close_node("node-3")
 
-        # Its engine killed: the worker runs on, and nobody knows.
+        # Its engine killed: the worker runs on, and nobody knows. Until the swarm notices it gives the node more.
         nodes[1].kill()
+        one = spec(tmp_path, "late")
+        late = asyncio.create_task(runner.start(WorkerSpec("late", 1, one.auth_dir, {}, one.secrets, "node-2")))
         await becomes(runner, handles["lost"], Lost)
+        with pytest.raises(LostAtStart, match="node-2"):
+            await late
         assert (await states(runner))["node-2"] == "lost"
         assert [(each.handle, each.is_lost) for each in await runner.survey()] == [(handles["lost"], True)]
         await runner.stop(handles["lost"], 0)

@@ -91,6 +91,10 @@ class NoNodeForWorker(Unavailable):
         super().__init__("NO_NODE_FOR_WORKER", text)
 
 
+class LostAtStart(NoNodeForWorker):
+    """The node that was to run the worker does not answer. The worker may run there, so it must be fenced, too."""
+
+
 class Runner(Protocol):
     """A driver. Methods are called from several tasks at once, but never concurrently for one session.
 
@@ -102,7 +106,8 @@ class Runner(Protocol):
 
         When it returns, the worker's process runs and is not merely requested. The worker keeps running when this
         server ends, however it ends. Raises `AlreadyRunning` if a worker of this session runs, whatever its epoch, and
-        `StartFailed` if there is no process; then nothing is left behind that would start later.
+        `StartFailed` if there is no process; then nothing is left behind that would start later. Of several nodes it
+        raises `NoNodeForWorker` if none takes the worker, and `LostAtStart` if the one that took it is lost since.
         """
         ...
 

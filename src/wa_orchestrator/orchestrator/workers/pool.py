@@ -21,8 +21,9 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, relocation, transitions
 from wa_orchestrator.orchestrator.workers import restart_limit
 from wa_orchestrator.orchestrator.workers.engine_absence import EngineAbsence
-from wa_orchestrator.orchestrator.workers.worker_spec import silent_after_ms, spec_for
-from wa_orchestrator.runner.contract import AlreadyRunning, NoNodeForWorker, Runner, StartFailed
+from wa_orchestrator.orchestrator.workers.lost_workers import LostWorkers
+from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
+from wa_orchestrator.runner.contract import AlreadyRunning, LostAtStart, NoNodeForWorker, Runner, StartFailed
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.outcomes import Unknown
@@ -57,6 +58,7 @@ class WorkerPool:
         self.runner = runner
         self.workers: dict[str, KnownWorker] = {}
         self.absence = EngineAbsence(context)
+        self.lost = LostWorkers(context, lease)
         self._starting: dict[str, str] = {}
         """Sessions whose worker the runner starts now, with their proxy."""
         self._moves = asyncio.Semaphore(MOVES_AT_ONCE)
@@ -109,6 +111,7 @@ class WorkerPool:
         if known is None:  # nobody knows whether one runs: it may keep a slot on the proxy that the session left
             return
         await self.runner.stop(known.handle, grace_s)
+        await self._note_if_lost(session_id, known.handle, known.epoch)
         if self.workers.get(session_id) == known:
             del self.workers[session_id]
         log.info("worker.stopped", session=session_id, epoch=known.epoch)
@@ -135,6 +138,7 @@ class WorkerPool:
         for found in await self.runner.survey():  # a new leader may not have adopted it yet
             if found.session_id == session.id and found.epoch <= session.epoch:
                 await self.runner.stop(found.handle, STOP_GRACE_S)
+                await self._note_if_lost(session.id, found.handle, found.epoch)
         if self._moves.locked():
             await self.enqueue(session.id)
             return
@@ -175,33 +179,31 @@ class WorkerPool:
             # A worker must not read credentials that are about to be exchanged.
             await control_plane.request_attention(self._context.scripts, session_id)
             return False
-        if await self._may_still_speak(session):
-            await self.enqueue(session_id, front=False)
+        if await self._waits_for_lost(session):
             return False
         proxy_url = await self._proxy_url(session)
         if proxy_url is None or (epoch := await self.fence(session)) is None:
             return False
-        await self.stop(session_id, 0)
+        if known is not None:
+            await self.stop(session_id, 0)
+            if await self._waits_for_lost(await records.session(self._context.scripts, session_id)):
+                return False
         return await self._launch(session, epoch, proxy_url, begun)
 
-    async def note_lost(self, session: Session) -> None:
-        """Note that the session's worker may still run where nobody can stop it; fence it before."""
-        if session.worker_lost_at == 0:
-            now = await self._context.scripts.now_ms()
-            await sessions.update(self._context.scripts, session.id, SessionChanges(worker_lost_at=now))
+    async def _note_if_lost(self, session_id: str, handle: str, epoch: int) -> None:
+        """Fence and note a worker that was stopped without proof, because its node does not answer."""
+        session = await records.session(self._context.scripts, session_id)
+        if session is None or session.worker_lost_at or not await self.lost.is_away(self.runner, handle):
+            return
+        if session.epoch > epoch or await self.fence(session) is not None:
+            await self.lost.note(session)
 
-    async def _may_still_speak(self, session: Session) -> bool:
-        """Whether a lost worker of this session may be connected: it leaves by itself FENCE_MS after its last sign."""
-        silent_after = silent_after_ms(self._context.settings)
-        if not session.worker_lost_at or not silent_after:
+    async def _waits_for_lost(self, session: Session | None) -> bool:
+        """Whether a lost worker of the session may still speak; then it is queued again, after those that wait."""
+        if session is None or not await self.lost.may_still_speak(session):
             return False
-        now = await self._context.scripts.now_ms()
-        if session.worker_lost_at > now:  # Redis' clock was set back
-            await sessions.update(self._context.scripts, session.id, SessionChanges(worker_lost_at=now))
-        last_sign = min(session.last_ping_at or session.worker_lost_at, session.worker_lost_at, now)
-        # Redis' clock may have been set forward since, and then shows more time than has passed.
-        passed_ms = min(now - last_sign, self._lease.clock.elapsed_ms(last_sign, time.monotonic()))
-        return passed_ms < silent_after
+        await self.enqueue(session.id, front=False)
+        return True
 
     async def _proxy_url(self, session: Session) -> str | None:
         """Return the URL of the session's proxy ('' for direct); None if it cannot start now."""
@@ -247,6 +249,8 @@ class WorkerPool:
             return True
         except Unavailable as error:
             # The engine is away, or full. That says nothing about this session and must not use up its restarts.
+            if isinstance(error, LostAtStart) and await self.fence(started) is not None:
+                await self.lost.note(started)
             if isinstance(error, NoNodeForWorker):
                 await self._forget_node(session)
             else:
@@ -287,6 +291,7 @@ class WorkerPool:
         for found in await self.runner.survey():
             if found.session_id == session_id:
                 await self.runner.stop(found.handle, SHORT_GRACE_S)
+                await self._note_if_lost(session_id, found.handle, found.epoch)
         self.workers.pop(session_id, None)
         await slots.release(self._context.scripts, session_id)
 

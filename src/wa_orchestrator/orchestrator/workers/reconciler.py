@@ -117,12 +117,15 @@ class Reconciler:
         if worker.is_lost and (session := await records.session(self._context.scripts, worker.session_id)):
             if await self._pool.fence(session) is None:
                 return
-            await self._pool.note_lost(session)
+            await self._pool.lost.note(session)
         await self._pool.runner.stop(worker.handle, SHORT_GRACE_S)
         known = self._pool.workers.get(worker.session_id)
         if known is not None and known.handle == worker.handle:
             del self._pool.workers[worker.session_id]
-        await self._pool.enqueue(worker.session_id)
+        if worker.is_lost:
+            await self._pool.restart_uncounted(worker.session_id, Event.GONE_SILENT)
+        else:
+            await self._pool.enqueue(worker.session_id)
 
 
 def _should_run(session: Session) -> bool:

@@ -161,7 +161,10 @@ class ExitWatcher:
                 await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)
 
     async def _lost(self, session_id: str, known: KnownWorker) -> None:
-        """Replace a worker that may still run. Fenced first: it can do nothing more, should its node come back."""
+        """Replace a worker that may still run. Fenced first: it can do nothing more, should its node come back.
+
+        That its node was lost is no failure of the session, however often it happens.
+        """
         async with self._pool.lock(session_id):
             if self._pool.workers.get(session_id) != known or not self._lease.is_leader:
                 return
@@ -171,10 +174,10 @@ class ExitWatcher:
             if session is not None and is_wanted:
                 if await self._pool.fence(session) is None:
                     return
-                await self._pool.note_lost(session)
+                await self._pool.lost.note(session)
             await self._pool.stop(session_id, 0)
             if is_wanted:
-                await self._pool.restart_or_give_up(session_id, Event.GONE_SILENT)
+                await self._pool.restart_uncounted(session_id, Event.GONE_SILENT)
 
 
 async def _together(ended: Iterable[Callable[[], Awaitable[None]]]) -> None:

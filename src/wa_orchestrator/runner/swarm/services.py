@@ -11,7 +11,7 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import NoNodeForWorker, StartFailed
+from wa_orchestrator.runner.contract import LostAtStart, NoNodeForWorker, StartFailed
 from wa_orchestrator.runner.docker_errors import engine_errors
 from wa_orchestrator.runner.swarm.nodes import AWAY
 
@@ -87,7 +87,10 @@ class Services:
         return str(made["ID"])
 
     async def wait_until_running(self, service: str, *labels: str) -> Task:
-        """Return the service's task when its process runs. Raises `StartFailed` if it ended or was rejected."""
+        """Return the service's task when its process runs.
+
+        Raises `StartFailed` if it ended or was rejected, and `LostAtStart` if its node is away.
+        """
         began = time.monotonic()
         while True:
             own = [each for each in await self.tasks(*labels) if each.service == service]
@@ -95,6 +98,9 @@ class Services:
                 return running[0]
             if ended := [each for each in own if not each.is_live]:
                 raise StartFailed(f"The worker did not run: {ended[0].error or ended[0].state}")
+            if own and all(each.is_away for each in own):
+                # A node that has just gone gets tasks until the engine notices, which moves none of a worker's.
+                raise LostAtStart(f"The node {own[0].node} does not answer: nobody knows whether the worker runs.")
             waited_s, refused = time.monotonic() - began, [each.error for each in own if each.error]
             if waited_s > _RUNNING_WITHIN_S or (refused and waited_s > _PLACED_WITHIN_S):
                 reason = refused[0] if refused else "it takes too long"
