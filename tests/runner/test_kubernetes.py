@@ -22,8 +22,9 @@ from tests.waiting import until
 from wa_orchestrator.cli import doctor
 from wa_orchestrator.errors import BadSettings, Unavailable
 from wa_orchestrator.runner.container_spec import AUTH_DIR_IN_MEMORY
-from wa_orchestrator.runner.contract import Exited, Lost, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import Exited, Lost, LostAtStart, StartFailed, WorkerSpec
 from wa_orchestrator.runner.contract import Running as WorkerRuns
+from wa_orchestrator.runner.kubernetes import api as kubernetes_api
 from wa_orchestrator.runner.kubernetes import driver, objects
 from wa_orchestrator.runner.kubernetes.access import find_access
 from wa_orchestrator.runner.kubernetes.driver import KubernetesRunner
@@ -149,6 +150,76 @@ async def test_a_lost_nodes_worker_is_lost_and_another_starts_elsewhere(cluster:
         assert await runner.poll(again) == WorkerRuns()
 
 
+async def test_a_worker_whose_node_is_lost_while_it_starts_is_given_up_at_once(
+    cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = cluster.cluster.nodes
+    async with opened(tmp_path) as runner:
+        create = runner._api.create
+
+        async def lose_first(collection: str, body: dict[str, Any]) -> dict[str, Any]:
+            if collection == kubernetes_api.SECRETS:
+                cluster.call(nodes.lose, "node-a")
+            return await create(collection, body)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner._api, "create", lose_first)
+            try:
+                with pytest.raises(LostAtStart, match="node-a"):
+                    await runner.start(spec(tmp_path, epoch=1))
+                assert kept(cluster, tmp_path, PODS) == []
+                again = await runner.start(spec(tmp_path, epoch=2))
+                assert again.endswith("@node-b")
+            finally:
+                cluster.call(nodes.find, "node-a")
+
+
+async def test_a_worker_whose_node_is_lost_while_it_is_stopped_is_forgotten(cluster: Running, tmp_path: Path) -> None:
+    nodes = cluster.cluster.nodes
+    async with opened(tmp_path) as runner:
+        one = spec(tmp_path, STUBBORN="1")
+        handle = await runner.start(one)
+        await is_ready(one)
+        stopping = asyncio.create_task(runner.stop(handle, 3600))
+        await until(lambda: "deletionTimestamp" in kept(cluster, tmp_path, PODS)[0]["metadata"], "it is being ended")
+        cluster.call(nodes.lose, "node-a")
+        try:
+            await stopping
+            assert await runner.poll(handle) == Exited()
+        finally:
+            cluster.call(nodes.find, "node-a")
+        uid = handle.split("/")[3].partition("@")[0]
+        await until(lambda: not cluster.call(nodes.runs, uid), "its node has ended it")
+
+
+async def test_a_pod_that_was_deleted_by_force_is_lost_for_nobody_knows_whether_its_worker_ended(
+    cluster: Running, tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as runner:
+        handle = await runner.start(spec(tmp_path))
+        name, uid = handle.partition("@")[0].split("/")[2:]
+        cluster.call(cluster.cluster.remove, PODS, name, 0)
+        await becomes(runner, handle, Lost())
+        assert await runner.survey() == []
+        await runner.stop(handle)
+        assert await runner.poll(handle) == Exited()
+        await until(lambda: not cluster.call(cluster.cluster.nodes.runs, uid), "its node has ended it")
+
+
+async def test_a_pod_of_somebody_else_with_our_label_is_neither_ours_nor_an_obstacle(
+    cluster: Running, tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as runner:
+        copied = spec(tmp_path, f"{SESSION}-copied")
+        body = objects.worker_pod(cluster_of(tmp_path), copied, runner._container_spec, None)
+        foreign = body | {"metadata": body["metadata"] | {"name": "of-somebody-else", "annotations": {"by": "hand"}}}
+        cluster.call(cluster.cluster._create, PODS, foreign)
+        handle = await runner.start(spec(tmp_path))
+        assert [each.handle for each in await runner.survey()] == [handle]
+        async with opened(tmp_path) as another:
+            assert await another.poll(handle) == WorkerRuns()
+
+
 async def test_a_closed_nodes_worker_runs_on_and_the_next_one_is_placed_elsewhere(
     cluster: Running, tmp_path: Path
 ) -> None:
@@ -252,7 +323,12 @@ async def test_workers_go_with_the_object_that_stands_for_the_installation(clust
 
 
 @pytest.mark.parametrize(
-    ("user", "token"), [({"token": "a-token"}, "a-token"), ({"tokenFile": "TOKEN_FILE"}, "from-a-file")]
+    ("user", "token"),
+    [
+        ({"token": "a-token"}, "a-token"),
+        ({"tokenFile": "TOKEN_FILE"}, "from-a-file"),
+        ({"tokenFile": "token"}, "from-a-file"),  # beside the file that names it, as kubectl reads it
+    ],
 )
 def test_a_kubeconfig_names_the_cluster_its_namespace_and_who_we_are(
     user: dict[str, str], token: str, tmp_path: Path

@@ -78,7 +78,7 @@ class Nodes:
 
     async def _run(self, collection: str, pod: Body) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        wanted = pod["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
+        wanted = _chosen(pod["spec"])
         nodes = [each for each in self._names if each not in self.away | self._cordoned() and wanted in (None, each)]
         if not nodes:
             unplaced = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
@@ -88,7 +88,8 @@ class Nodes:
             waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
             return self._say(collection, name, uid, phase="Pending", containerStatuses=[{"state": waiting}])
         files = await self._secret(collection, pod)
-        if files is None:
+        await self._until_back(nodes[0])  # or it does not learn of the Secret
+        if files is None or await self._secret(collection, pod) is None:
             return None
         process = await self._spawn(pod, files)
         self._processes[uid] = process
@@ -157,6 +158,14 @@ class Nodes:
         with contextlib.suppress(Refusal):
             if self._store.get(collection, name)["metadata"]["uid"] == uid:
                 self._store.change(collection, name, status=status)
+
+
+def _chosen(spec: Body) -> str | None:
+    """The name of the node that a Pod's affinity demands."""
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": []})
+    fields = [field for term in required["nodeSelectorTerms"] for field in term["matchFields"]]
+    return next((str(each["values"][0]) for each in fields if each["key"] == "metadata.name"), None)
 
 
 def _ready(status: str) -> Body:

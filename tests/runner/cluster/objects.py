@@ -68,12 +68,13 @@ class Store:
             self._put(collection, copy.deepcopy(found) | parts, "MODIFIED")
 
     def remove(self, collection: str, name: str) -> None:
-        """Remove an object with everything that it owns."""
+        """Remove an object with everything that it owns, except Pods: a node ends them first."""
         if (gone := self.objects.pop((collection, name), None)) is None:
             return
         self._tell(collection, gone, "DELETED")
         for kind, owned in self.owned(gone["metadata"]["uid"]):
-            self.remove(kind, owned)
+            if not kind.endswith("/pods"):
+                self.remove(kind, owned)
 
     def owned(self, uid: str) -> Sequence[tuple[str, str]]:
         """Collection and name of what belongs to an object."""

@@ -63,8 +63,8 @@ def _from_file(path: Path, namespace: str | None) -> ClusterAccess:
         )
     chosen = namespace or context.get("namespace") or "default"
     url = str(cluster["server"])
-    token_file = Path(user["tokenFile"]) if "tokenFile" in user else None
-    tls = _tls(cluster, user) if url.startswith("https://") else None
+    token_file = path.parent / user["tokenFile"] if "tokenFile" in user else None
+    tls = _tls(cluster, user, path.parent) if url.startswith("https://") else None
     return ClusterAccess(url, chosen, tls, token_file, str(user.get("token", "")))
 
 
@@ -73,22 +73,21 @@ def _named(config: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]
     return found
 
 
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
-    written = cluster.get("certificate-authority-data")
+def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], home: Path) -> ssl.SSLContext:
+    """Return what the files and texts of a kubeconfig say. Names of files are relative to `home`, where it is."""
+    written, named = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
     trusted = base64.b64decode(written).decode() if written else None
-    context = ssl.create_default_context(cafile=cluster.get("certificate-authority"), cadata=trusted)
+    context = ssl.create_default_context(cafile=str(home / named) if named and not trusted else None, cadata=trusted)
     with tempfile.TemporaryDirectory() as place:  # the library takes files only
-        certificate, key = (_file(user, name, Path(place)) for name in ("client-certificate", "client-key"))
+        certificate, key = (_file(user, name, home, Path(place)) for name in ("client-certificate", "client-key"))
         if certificate is not None:
             context.load_cert_chain(certificate, key)
     return context
 
 
-def _file(user: Mapping[str, Any], name: str, place: Path) -> Path | None:
-    if name in user:
-        return Path(user[name])
+def _file(user: Mapping[str, Any], name: str, home: Path, place: Path) -> Path | None:
     if (written := user.get(f"{name}-data")) is None:
-        return None
+        return home / user[name] if name in user else None
     path = place / name
     path.touch(0o600)
     path.write_bytes(base64.b64decode(written))

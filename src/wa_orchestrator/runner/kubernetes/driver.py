@@ -24,6 +24,7 @@ from wa_orchestrator.runner.contract import (
     AlreadyRunning,
     Exited,
     Lost,
+    LostAtStart,
     NoNodeForWorker,
     Running,
     StartFailed,
@@ -43,7 +44,7 @@ from wa_orchestrator.runner.kubernetes.api import (
 )
 from wa_orchestrator.runner.kubernetes.node_state import is_away
 from wa_orchestrator.runner.kubernetes.objects import AllowedAddress
-from wa_orchestrator.runner.kubernetes.pod_state import PodState
+from wa_orchestrator.runner.kubernetes.pod_state import PodState, workers_among
 from wa_orchestrator.runner.kubernetes.watch import ClusterWatch, watching
 
 NAME: Final = "kubernetes/1"
@@ -97,8 +98,10 @@ class KubernetesRunner:
         if (named := _named(handle)) is None:
             return Exited()
         pod = self._watch.pod(*named)
-        if pod is None or pod.has_ended:
-            return Exited(pod.exit_code if pod else None)
+        if pod is None:
+            return Lost() if self._watch.vanished(named[1]) else Exited()
+        if pod.has_ended:
+            return Exited(pod.exit_code)
         return Lost() if self._watch.is_away(pod.node) else Running()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
@@ -106,9 +109,11 @@ class KubernetesRunner:
         if (named := _named(handle)) is None:
             return
         pod = await self._ask(*named)
-        if pod is not None:
-            # 0 would only forget the Pod: its node has not ended it then.
-            await self._remove(pod, 0 if self._watch.is_away(pod.node) else max(1, int(grace_s)))
+        if pod is None:
+            self._watch.note_gone(*named)
+            return
+        # 0 would only forget the Pod: its node has not ended it then.
+        await self._remove(pod, 0 if self._watch.is_away(pod.node) else max(1, int(grace_s)))
 
     async def survey(self) -> Sequence[FoundWorker]:
         """Ask the cluster for all Pods and nodes."""
@@ -117,10 +122,9 @@ class KubernetesRunner:
             nodes = {each["metadata"]["name"]: each for each in (await self._api.list(NODES))["items"]}
         except KubernetesError as error:
             raise _refused(error) from error
-        found = [PodState.of(each) for each in listed["items"]]
         return [
             FoundWorker(_handle(each), each.session_id, each.epoch, each.created_at_ms, is_away(nodes.get(each.node)))
-            for each in found
+            for each in workers_among(listed["items"])
             if each.runs
         ]
 
@@ -184,6 +188,9 @@ class KubernetesRunner:
                 raise StartFailed(f"The worker did not run: {reason}")
             if found.runs:
                 return found
+            if self._watch.is_away(found.node):
+                # The cluster moves no Pod, and the node may have learned of it.
+                raise LostAtStart(f"The node {found.node} does not answer: nobody knows whether the worker runs.")
             waited_s = time.monotonic() - began
             if waited_s > _RUNNING_WITHIN_S or (found.unplaced and waited_s > _PLACED_WITHIN_S):
                 # No fault of the session: it must not use up its restarts.
@@ -192,11 +199,15 @@ class KubernetesRunner:
             await self._watch.news(_ASK_AGAIN_S)
 
     async def _remove(self, pod: PodState, grace_s: int) -> None:
-        """Delete a Pod and wait until it is gone."""
+        """Delete a Pod and wait until it is gone. Where its node is lost meanwhile, only the record goes."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         try:
             await self._api.delete(PODS, pod.name, grace_s=grace_s, uid=pod.uid)
-            while await self._ask(pod.name, pod.uid) is not None:
+            while (left := await self._ask(pod.name, pod.uid)) is not None:
+                if grace_s > 0 and self._watch.is_away(left.node):
+                    grace_s = 0
+                    await self._api.delete(PODS, pod.name, grace_s=0, uid=pod.uid)
+                    continue
                 if time.monotonic() > deadline:
                     raise Unavailable("WORKER_NOT_STOPPED", f"The cluster does not end the Pod {pod.name}.")
                 await self._watch.news(_ASK_AGAIN_S)

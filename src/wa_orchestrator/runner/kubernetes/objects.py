@@ -91,7 +91,10 @@ def worker_pod(
         ],
     }
     if spec.node:
-        details["nodeSelector"] = {"kubernetes.io/hostname": spec.node}
+        # By its name: its label with the host's name may say something else.
+        named = {"key": "metadata.name", "operator": "In", "values": [spec.node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+        details["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     metadata = _metadata(cluster, pod_name(cluster, spec.session_id), spec, [owner] if owner else [])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": details}
 

@@ -1,6 +1,6 @@
 """What the cluster says of a Pod, as far as the driver wants to know it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -57,6 +57,12 @@ class PodState:
             f"{waiting['reason']}: {waiting.get('message', '')}" if waiting.get("reason") in _HOPELESS else "",
             str(placed.get("message", "")) if placed.get("status") == "False" else "",
         )
+
+
+def workers_among(pods: Iterable[Mapping[str, Any]]) -> list[PodState]:
+    """Return the states of the Pods that are workers. One that has our label alone is somebody else's."""
+    ours = [each for each in pods if {SESSION, EPOCH} <= (each["metadata"].get("annotations") or {}).keys()]
+    return [PodState.of(each) for each in ours]
 
 
 def _container(status: Mapping[str, Any]) -> Mapping[str, Any]:

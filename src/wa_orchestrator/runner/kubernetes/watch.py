@@ -12,7 +12,7 @@ import structlog
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.kubernetes.api import GONE, NODES, PODS, KubernetesApi, KubernetesError
 from wa_orchestrator.runner.kubernetes.node_state import is_away
-from wa_orchestrator.runner.kubernetes.pod_state import PodState
+from wa_orchestrator.runner.kubernetes.pod_state import PodState, workers_among
 
 _RETRY_S: Final = 1.0
 #: Pods that are known to be gone, whose last changes may still be on their way.
@@ -30,6 +30,8 @@ class ClusterWatch:
         self._pods: dict[str, PodState] = {}
         self._away: dict[str, bool] = {}
         self._gone: deque[str] = deque(maxlen=_REMEMBERED)
+        self._vanished: deque[str] = deque(maxlen=_REMEMBERED)
+        """Pods that ran when they were last seen, and are gone."""
         self._in_sync: dict[str, bool] = {PODS: False, NODES: False}
         self._news = asyncio.Event()
 
@@ -39,6 +41,10 @@ class ClusterWatch:
             raise Unavailable("KUBERNETES_UNAVAILABLE", "The Kubernetes API server does not tell of changes.")
         found = self._pods.get(name)
         return found if found is not None and found.uid == uid else None
+
+    def vanished(self, uid: str) -> bool:
+        """Whether a Pod is gone of which no node has said that it ended: somebody deleted it by force, for instance."""
+        return uid in self._vanished
 
     def is_away(self, node: str) -> bool:
         """Whether nobody hears from a node."""
@@ -56,7 +62,14 @@ class ClusterWatch:
             self._pods[pod.name] = pod
 
     def note_gone(self, name: str, uid: str) -> None:
-        self._gone.append(uid)
+        """Take over that a Pod is gone, and that whoever asks for it knows what became of its worker."""
+        with contextlib.suppress(ValueError):
+            self._vanished.remove(uid)
+        self._forget(name, uid)
+
+    def _forget(self, name: str, uid: str) -> None:
+        if uid not in self._gone:
+            self._gone.append(uid)
         if (known := self._pods.get(name)) is not None and known.uid == uid:
             del self._pods[name]
 
@@ -67,18 +80,23 @@ class ClusterWatch:
                 since = await self._begin(collection)
                 while True:
                     since = await self._follow(collection, since)
-            except (Unavailable, KubernetesError) as error:
+            except Exception as error:  # a watch that ended unseen would call the dead alive for ever
                 # 410 is ordinary: the cluster forgets old changes, and we begin anew at once.
                 if not isinstance(error, KubernetesError) or error.status != GONE:
                     self._in_sync[collection] = False
-                    log.warning("kubernetes.watch_lost", collection=collection, error=str(error))
+                    log.warning("kubernetes.watch_lost", collection=collection, error=str(error) or repr(error))
                     await asyncio.sleep(_RETRY_S)
 
     async def _begin(self, collection: str) -> str:
+        before = {each.uid: each for each in self._pods.values()}
         listed = await self._api.list(collection, self._selector if collection == PODS else "")
         if collection == PODS:
-            found = [PodState.of(each) for each in listed["items"]]
-            self._pods = {each.name: each for each in found if each.uid not in self._gone}
+            found = [each for each in workers_among(listed["items"]) if each.uid not in self._gone]
+            left = {each.uid for each in found}
+            self._vanished += [uid for uid, each in before.items() if each.runs and uid not in left | {*self._gone}]
+            # What was asked for meanwhile may be younger than the list.
+            younger = {name: each for name, each in self._pods.items() if each.uid not in before}
+            self._pods = {each.name: each for each in found} | younger
         else:
             self._away = {each["metadata"]["name"]: is_away(each) for each in listed["items"]}
         self._in_sync[collection] = True
@@ -99,11 +117,15 @@ class ClusterWatch:
         name = changed["metadata"]["name"]
         match collection, kind:
             case str(each), "DELETED" if each == PODS:
-                self.note_gone(name, changed["metadata"]["uid"])
+                uid = changed["metadata"]["uid"]
+                if uid not in self._gone and any(pod.runs for pod in workers_among([changed])):
+                    self._vanished.append(uid)
+                self._forget(name, uid)
             case _, "DELETED":
                 self._away.pop(name, None)
             case str(each), _ if each == PODS:
-                self.note(PodState.of(changed))
+                for pod in workers_among([changed]):
+                    self.note(pod)
             case _:
                 self._away[name] = is_away(changed)
 
