@@ -34,6 +34,14 @@ def test_what_was_noted_after_a_step_back_is_not_taken_for_what_was_before_it() 
     assert trace.elapsed_ms(9_500, 3.0) == 1_000
 
 
+def test_two_readings_in_one_instant_are_no_step_back() -> None:
+    trace = traced((10_000, 1.0), (12_000, 3.0), (12_000, 3.001))
+    assert trace.elapsed_ms(10_000, 3.5) == 2_500
+    assert trace.elapsed_ms(12_000, 3.501) == 500
+    stood_still = traced((10_000, 1.0), (12_000, 3.0), (12_000, 4.0))
+    assert stood_still.elapsed_ms(10_000, 4.0) == 0
+
+
 def test_it_was_set_back_if_it_shows_less_than_at_the_latest_reading() -> None:
     trace = ClockTrace(keep_s=60)
     assert not trace.was_set_back(0)

@@ -3,6 +3,10 @@
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
+
+#: The foreign clock shows whole milliseconds, and its answer takes some to arrive.
+_ONE_INSTANT_S: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -17,7 +21,11 @@ class ClockTrace:
     _readings: deque[tuple[int, float]] = field(default_factory=deque)
 
     def note(self, shown_ms: int, own_s: float) -> None:
-        """Record what the clock shows now."""
+        """Record what the clock shows now. Of two readings in one instant the later counts: they are no step back."""
+        if self._readings:
+            last_ms, read_at = self._readings[-1]
+            if shown_ms == last_ms and own_s - read_at < _ONE_INSTANT_S:
+                self._readings.pop()
         self._readings.append((shown_ms, own_s))
         while own_s - self._readings[0][1] > self.keep_s:
             self._readings.popleft()
