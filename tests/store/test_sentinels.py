@@ -15,7 +15,7 @@ from tests.redis_group import SERVICE, RedisGroup, redis_group
 from tests.redis_server import redis_server
 from tests.waiting import until
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store.engine import durability
+from wa_orchestrator.store.engine import durability, redis_line
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.redis_pool import PrimaryPool, make_pool
@@ -156,6 +156,34 @@ async def test_a_primary_that_became_a_replica_is_left_at_its_first_refusal() ->
             assert await becomes_primary.get("name") == b"after"
         assert refused <= 8
         await redis.aclose(close_connection_pool=True)
+
+
+async def test_a_redis_that_is_read_only_is_left_where_its_name_leads_to_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redis_line, "_STAYS_S", 0.0)
+    with redis_group(replicas=1) as group:
+        old, new = group.ports
+        async with (
+            client(f"redis://127.0.0.1:{old}/0") as redis,
+            Redis(port=old) as was_primary,
+            Redis(port=new) as becomes_primary,
+        ):
+            for _ in range(8):  # every connection of the line is open
+                await redis.set("name", "before")
+            await becomes_primary.replicaof("NO", "ONE")
+            await was_primary.replicaof("127.0.0.1", str(new))
+            for each in redis.line._connections:  # as a name does that leads to another address now
+                each._connection.port = new
+
+            async def moved() -> bool:
+                with suppress(ReadOnlyError, RedisConnectionError, RedisTimeoutError):
+                    return bool(await redis.set("name", "after"))
+                return False
+
+            for _ in range(8):
+                await until(moved, "the line writes to the new primary")
+            assert await becomes_primary.get("name") == b"after"
 
 
 async def test_a_cluster_is_refused_with_the_reason() -> None:

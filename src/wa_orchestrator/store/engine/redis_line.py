@@ -39,6 +39,8 @@ RESPONSE_S: Final = 3.0
 MAX_WAITING: Final = 20_000
 #: A restart of Redis takes a fraction of a second: requests that come meanwhile wait for it, and no longer.
 _CONNECT_AGAIN_S, _CONNECT_RETRIES = 0.1, 5
+#: Where no Sentinel says who is the primary, a Redis that is read-only is asked for this long before its address is.
+_STAYS_S: Final = 1.0
 _CHUNK: Final = 1 << 16
 #: Replicas answer within a round trip. Shorter than `RESPONSE_S`: the error then says what was waited for.
 _REPLICATION_MS: Final = 2000
@@ -81,12 +83,13 @@ class LineConnection:
         self._connection: Any = pool.connection_class(**{**pool.connection_kwargs, "retry": retry})
         self._response_s = response_s
         self._replicas = replicas
-        #: Whether another Redis may become the primary; then this one refuses to write, and is left.
+        #: Whether Sentinels say which Redis is the primary; then one that refuses to write is left at once.
         self._may_move = isinstance(pool, SentinelConnectionPool)
         self._backlog: list[_Request] = []
         self._pending: deque[_Pending] = deque()
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
+        self._opened_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, batch: Sequence[_Request]) -> None:
@@ -141,6 +144,7 @@ class LineConnection:
                 await self._connection.connect()
             end_if_cancelled()
             self._is_open = True
+            self._opened_at = asyncio.get_running_loop().time()
             backlog, self._backlog = self._backlog, []
             self._write(backlog)
             await self._read()
@@ -177,8 +181,12 @@ class LineConnection:
         if len(oldest.replies) == oldest.size:
             self._pending.popleft()
             oldest.on_replies(oldest.replies)
-        if self._may_move and isinstance(reply, ReadOnlyError) and self._task is not None:
+        if isinstance(reply, ReadOnlyError) and self._task is not None and self._may_leave():
             self._task.cancel()  # a replica now; the next request asks who is the primary
+
+    def _may_leave(self) -> bool:
+        """Whether another connection may lead to another Redis: the Sentinels know, a name may by now."""
+        return self._may_move or asyncio.get_running_loop().time() - self._opened_at > _STAYS_S
 
     def _fail(self, error: RedisError) -> None:
         callbacks = [*(each.on_replies for each in self._pending), *(on_replies for _, on_replies in self._backlog)]
