@@ -453,6 +453,25 @@ def test_in_a_group_a_quote_and_a_reaction_name_the_member_and_not_the_group(
     page.context.close()
 
 
+_AT_THE_START = """where => {
+  const text = document.createRange()
+  text.selectNodeContents(document.querySelector(where))
+  const box = document.querySelector(where).parentElement.getBoundingClientRect()
+  return Math.round(box.right - text.getBoundingClientRect().right) }"""
+
+
+def test_an_address_and_a_quote_in_latin_letters_begin_where_a_page_in_hebrew_does(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    place = {"latitude": 32.08, "longitude": 34.78, "name": "Example Square", "address": "1 Main St"}
+    served.do(lambda on: says(on, "3A31", "", "location", location=place))
+    page = log_in(visit(chromium, served.address, language="he"), served.address, PASSWORD)
+    opened(page, served.address)
+    assert page.evaluate(_AT_THE_START, ".file .two small[dir]") <= 1
+    assert page.evaluate(_AT_THE_START, ".say > .quote [dir]") <= 16  # its padding
+    page.context.close()
+
+
 def test_a_viewer_reads_and_has_no_reply_box(served: ServedFleet, chromium: Browser) -> None:
     page = log_in(visit(chromium, served.address), served.address, VIEWER_PASSWORD)
     page.goto(f"{served.address}/inbox?c={HERE}")
