@@ -249,6 +249,7 @@ def test_an_upload_that_was_cut_keeps_the_file_and_is_retried_from_its_chip(
     page.unroute("**/inbox/upload")
     chip.get_by_role("button", name="Retry").click()
     expect(page.locator(".msg.ours .file")).to_contain_text("drop.pdf")
+    expect(page.locator(".msg.ours .file a[download]")).to_have_count(1)  # what was sent can be looked at again
     expect(page.locator(".msg.ours")).to_have_count(1)
     expect(chip).to_have_count(0)
     expect(page.locator("#reply textarea")).to_have_value("")

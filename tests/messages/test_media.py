@@ -21,7 +21,7 @@ from tests.processes import free_port
 from wa_orchestrator.domain.access.permissions import Scope, reach_of
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages import message_search, received_files
+from wa_orchestrator.messages import message_search, received_files, uploads
 from wa_orchestrator.orchestrator.api import media
 from wa_orchestrator.orchestrator.messages import media_fetch
 from wa_orchestrator.orchestrator.messages.media_arrivals import MediaArrivals
@@ -419,3 +419,41 @@ async def test_a_file_of_a_session_that_is_away_is_fetched_when_it_is_back(api: 
 async def test_nothing_is_fetched_at_arrival_where_the_setting_does_not_say_so(api: MessageApi) -> None:
     await file_comes(api)
     assert await api.context.redis.zcard(keys.MEDIA_DUE) == 0
+
+
+async def _chunks(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _sent_file(api: MessageApi, **described: object) -> str:
+    """A message with an upload; its id."""
+    message = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    upload = await uploads.save(
+        api.context.settings, _chunks(SMALL), mimetype="image/jpeg", filename="shop.jpg", owner="k"
+    )
+    body = json.dumps({"media": {"upload": upload.id, "mimetype": "image/jpeg", **described}})
+    await api.context.redis.hset(keys.message(message), mapping={"body": body, "kind": "image"})
+    return message
+
+
+async def test_the_file_that_we_sent_is_shown_to_whoever_reaches_its_account(api: MessageApi) -> None:
+    message = await _sent_file(api)
+    answer = await api.client.get(f"/api/v1/messages/{message}/media")
+    assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, SMALL, "image/jpeg")
+    assert "shop.jpg" in answer.headers["content-disposition"]
+    with pytest.raises(Refused) as refused:
+        await media.MediaRoutes(api.context).get_media(message, Caller("k", READER.scopes, reach_of(["w2"], ())))
+    assert (refused.value.code, refused.value.status) == ("NO_SUCH_MESSAGE", 404)
+
+
+@pytest.mark.parametrize(
+    ("described", "fields"), [({"viewOnce": True}, {}), ({"upload": ""}, {}), ({}, {"deleted_at": 1})]
+)
+async def test_what_we_deleted_or_may_be_viewed_once_is_not_shown_again(
+    api: MessageApi, described: dict[str, object], fields: dict[str, Any]
+) -> None:
+    message = await _sent_file(api, **described)
+    for name, value in fields.items():
+        await api.context.redis.hset(keys.message(message), name, value)
+    answer = await api.client.get(f"/api/v1/messages/{message}/media")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NO_MEDIA")

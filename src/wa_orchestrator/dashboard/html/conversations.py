@@ -92,7 +92,8 @@ def reacted(view: Locale, each: ConversationView, reaction: ReactionView) -> str
 
 
 def clock_of(seconds: int | None) -> str:
-    return f"{(seconds or 0) // 60}:{(seconds or 0) % 60:02d}"
+    """Return a length as players show it; dashes where it is not known before it is played."""
+    return f"{seconds // 60}:{seconds % 60:02d}" if seconds else "–:––"
 
 
 def size_of(size: int | None) -> str:

@@ -14,6 +14,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import uploads
 from wa_orchestrator.messages.uploads import MAX_UPLOAD_BYTES
 from wa_orchestrator.orchestrator.api.media import IncomingId, MediaRoutes
+from wa_orchestrator.orchestrator.api.message_acts import AnyMessageId
 from wa_orchestrator.web import request_body
 
 _LONGEST_NAME: Final = 255
@@ -26,12 +27,12 @@ class InboxFileRoutes(APIRouter):
         super().__init__()
         self._context = context
         self._media = MediaRoutes(context)
-        self.get("/inbox/media/{message_id}")(self.received_file)
+        self.get("/inbox/media/{message_id}")(self.message_file)
         self.get("/inbox/thumbnail/{message_id}")(self.thumbnail)
         self.post("/inbox/upload")(self.upload)
 
-    async def received_file(self, message_id: IncomingId, person: LoggedInPerson) -> Response:
-        """Return the file of an incoming message, if the person sees its session."""
+    async def message_file(self, message_id: AnyMessageId, person: LoggedInPerson) -> Response:
+        """Return the file of a message, if the person sees its session."""
         return await self._media.get_media(message_id, person.caller)
 
     async def thumbnail(self, message_id: IncomingId, person: LoggedInPerson) -> Response:

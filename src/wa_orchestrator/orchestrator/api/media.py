@@ -1,4 +1,4 @@
-"""Routes of files that people sent, and of the small pictures that came with messages."""
+"""Routes of files that people sent, or were sent, and of the small pictures that came with messages."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from fastapi import Path
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.messages import incoming
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages import message_lookup, message_search, received_files
+from wa_orchestrator.messages import message_lookup, message_search, received_files, uploads
+from wa_orchestrator.orchestrator.api.message_acts import AnyMessageId
 from wa_orchestrator.orchestrator.messages.media_fetch import MediaFetch
 from wa_orchestrator.store import records
 from wa_orchestrator.store.conversations import conversation_records
@@ -62,11 +63,13 @@ class MediaRoutes(RouteGroup):
             self.get_thumbnail
         )
 
-    async def get_media(self, message_id: IncomingId, caller: LimitedReader) -> ReceivedFile:
-        """Download the file of an incoming message.
+    async def get_media(self, message_id: AnyMessageId, caller: LimitedReader) -> ReceivedFile:
+        """Download the file of a message that came in, or that was sent from here.
 
-        It is fetched from WhatsApp when the server does not have it, which can take a minute.
+        One that came in is fetched from WhatsApp when the server does not have it, which can take a minute.
         """
+        if not message_id.startswith("i_"):
+            return await self._sent_file(message_id, caller)
         session, whatsapp_id, fields = await self._found(message_id, caller)
         if "media" not in fields:
             raise Refused("NO_MEDIA", "The message has no file.", 404, messageId=message_id)
@@ -86,6 +89,22 @@ class MediaRoutes(RouteGroup):
             text = "The message came without a small picture, or it is not kept any more."
             raise Refused("NO_THUMBNAIL", text, 404, messageId=message_id)
         return ReceivedFile(file.size, file.read, media_type=_JPEG, filename="thumbnail.jpg", headers=_HEADERS)
+
+    async def _sent_file(self, message_id: str, caller: Caller) -> ReceivedFile:
+        both = (self._scripts, self._context.archive)
+        reaches = await self._context.session_labels.account_filter_for(caller.reach)
+        sent = await message_lookup.message(*both, message_id)
+        if sent is None or not reaches(sent.session):
+            await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
+            raise Refused("NO_SUCH_MESSAGE", "There is no such message; it was erased.", 404, messageId=message_id)
+        media: dict[str, Any] = json.loads(sent.body or "{}").get("media") or {}
+        is_shown = not sent.deleted_at and not media.get("viewOnce")
+        upload = await uploads.open(self._settings, str(media.get("upload") or "")) if is_shown else None
+        if upload is None:
+            raise Refused("NO_MEDIA", "The message has no file, or it is not kept any more.", 404, messageId=message_id)
+        named = {"mimetype": upload.mimetype, "filename": media.get("filename") or upload.filename}
+        kind, name = served_type(named), _filename(named)
+        return ReceivedFile(upload.size, upload.read, media_type=kind, filename=name, headers=_HEADERS)
 
     async def _found(self, message_id: str, caller: Caller) -> tuple[str, str, Mapping[str, str]]:
         both, name = (self._scripts, self._context.archive), incoming.parse_id(message_id)

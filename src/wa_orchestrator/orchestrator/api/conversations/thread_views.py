@@ -114,6 +114,7 @@ def _of_sent(message: Message, eta: Eta | None, language: str) -> dict[str, Any]
         "reason_text": failure if message.reason else None,
         "waiting": waiting,
         "media": known or None,
+        "has_file": bool(media.get("upload")) and not media.get("viewOnce"),
         "location": content.get("location"),
         "contacts": content.get("contacts") or [],
         "poll": content.get("poll"),
