@@ -4,6 +4,7 @@ import asyncio
 import secrets
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from tests.simulator.wireclient import WireClient, World, name_in
 from wa_orchestrator.simulator.protocol import protobuf, signal
@@ -144,3 +145,30 @@ async def test_typing_in_a_group_is_shown_to_its_other_members(world: World) -> 
     for client in (dana, lea):
         shown = await client.until("chatstate", **{"from": group})
         assert (shown.attr("participant"), shown.children()[0].tag) == (name_in("s.whatsapp.net", NOA), "composing")
+
+
+@pytest.mark.parametrize(("number", "value"), [(bytes(3), bytes(31)), (bytes(4), bytes(32))], ids=["value", "number"])
+async def test_a_malformed_pre_key_is_refused_with_all_that_came_with_it(
+    world: World, number: bytes, value: bytes
+) -> None:
+    client = await world.online(DANA)
+    before = await client.ask("encrypt", "get", node("count"))
+    upload = client.key_upload()
+    malformed = node("key", content=[node("id", content=number), node("value", content=value)])
+    upload[3].content = [*upload[3].children(), malformed]
+    assert _error(await client.ask("encrypt", "set", *upload))[1] == "400"
+    after = await client.ask("encrypt", "get", node("count"))
+    assert after.require("count").attrs == before.require("count").attrs
+
+
+async def test_a_phone_sends_nothing_again_under_keys_that_the_device_has_not_signed(world: World) -> None:
+    client = await world.online(DANA)
+    sent = await world.whatsapp.send_text(NOA, DANA, "for nobody else")
+    stanza = await client.until("message", id=sent)
+    _, _, identity, prekeys, skey = client.key_upload()
+    skey.content = [*skey.children()[:2], node("signature", content=bytes(64))]
+    keys = node("keys", {}, [identity, *prekeys.children()[:1], skey])
+    request = [node("retry", {"count": 1, "id": sent, "v": "1"}), keys]
+    await client.send(node("receipt", {"id": sent, "to": stanza.attr("from"), "type": "retry"}, request))
+    with pytest.raises(ConnectionClosed):
+        await client.until("message", id=sent)

@@ -139,19 +139,21 @@ class WireClient:
         return self
 
     async def upload(self) -> None:
+        await self.ask("encrypt", "set", *self.key_upload())
+
+    def key_upload(self) -> list[Node]:
+        """What uploads the keys: registration, type, identity, list, signed key."""
         keys = [_key("key", number, pair.public) for number, pair in self.prekeys.items()]
         skey = _key("skey", 1, self.signed.public)
         signature = curve25519.sign(self.identity.private, DJB + self.signed.public)
         skey.content = [*skey.children(), node("signature", content=signature)]
-        await self.ask(
-            "encrypt",
-            "set",
+        return [
             node("registration", content=(77).to_bytes(4, "big")),
             node("type", content=DJB),
             node("identity", content=self.identity.public),
             node("list", content=keys),
             skey,
-        )
+        ]
 
     async def session(self, phone: str) -> SignalSession:
         """A session with a phone, begun with its published keys."""

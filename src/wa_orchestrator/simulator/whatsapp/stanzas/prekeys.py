@@ -25,16 +25,18 @@ def handle_get(state: ServerState, connection: Connection, stanza: Node) -> list
 
 
 def handle_set(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
-    """Store uploaded keys. Raises ProtocolError if their signature is wrong."""
+    """Store uploaded keys, all or none. Raises ProtocolError if one is malformed or the signature is wrong."""
     device = _own(connection)
     rotation = stanza.child("rotate")
     _keep_signed(device, (rotation or stanza).require("skey"))
     if rotation is None:
         if stanza.child_bytes("identity") != device.identity:
             raise ProtocolError("uploaded keys belong to another identity")
+        keys = [(key.child_bytes("id"), key.child_bytes("value")) for key in stanza.require("list").children("key")]
+        if any(len(number) != 3 or len(value) != 32 for number, value in keys):
+            raise ProtocolError("a pre-key has a number of 3 bytes and a value of 32")
         device.registration = int.from_bytes(stanza.child_bytes("registration"), "big")
-        for key in stanza.require("list").children("key"):
-            device.prekeys[int.from_bytes(key.child_bytes("id"), "big")] = key.child_bytes("value")
+        device.prekeys.update((int.from_bytes(number, "big"), value) for number, value in keys)
     state.changed(device.phone)
     return []
 

@@ -76,7 +76,10 @@ def _handle_retry(state: ServerState, device: Device, author: Phone, address: ji
         return
     keys = stanza.child("keys")
     peer = (device.phone, device.number)
-    encryption.start_session(author, peer, _bundle(device, keys) if keys else device.take_prekey_bundle())
+    bundle = _bundle(device, keys) if keys else device.take_prekey_bundle()
+    if not bundle.has_valid_signature or bundle.identity != device.identity:
+        raise ProtocolError("the keys in a request for a message are not the device's own")
+    encryption.start_session(author, peer, bundle)
     count = int(stanza.require("retry").attr("count") or 1)
     actions.resend(state, author, device, stanza.attr("id"), count)
 
