@@ -30,8 +30,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 WORKERS = 30 if os.environ.get("SWARM") == "full" else 4
 BACK_WITHIN_S, AWAY_WITHIN_S = 30.0, 5.0
-#: Two nodes of three go at once: one is left to start all workers, and a busy machine makes that slow.
-BACK_AFTER_TWO_S = 90.0
 TIME_SCALE, FENCE_MS = 5, 10_000
 #: A worker counts from the last answer of the server, and WhatsApp hears of it a little later.
 _CLOCKS_APART_MS = 2_000
@@ -173,7 +171,6 @@ async def test_a_fleet_on_three_nodes_loses_nothing_while_nodes_and_engines_die(
     assert spoke == [], "two workers of one device spoke at once"
     assert "REPLACED_ELSEWHERE" not in reasons
     assert answers == {session: f"hello {session}" for session in phones}, "a message could not be decrypted"
-    assert figures.pop("daemon_killed_and_partition_s") < promised(BACK_AFTER_TWO_S)
     assert figures.pop("longest_move_s") < promised(AWAY_WITHIN_S)
     assert max(figures.values()) < promised(BACK_WITHIN_S)
 
@@ -234,6 +231,7 @@ async def _statuses(running: SwarmProduct) -> dict[str, str] | None:
     found = {}
     for text, message in running.accepted.items():
         answer = await running.door.get(f"/api/v1/messages/{message}")
+        assert answer.is_success, answer.text
         found[text] = str(answer.json()["status"])
         if found[text] in ("queued", "scheduled", "sending"):
             return None
