@@ -127,7 +127,11 @@ def test_a_session_is_changed_and_saying_nothing_is_refused(wa: Run, server: Run
     ]
     cleared = wa("sessions", "change", "named", "--label", "", "--json").json
     assert (cleared["label"], cleared["tags"], cleared["notes"]) == (None, ["haifa", "vip"], "Dana")
-    refused(wa("sessions", "change", "named"), 2, "Say what to change")
+    refused(
+        wa("sessions", "change", "named"),
+        2,
+        "Nothing to change. Pass --label, --tag, --notes, --timezone, --presence or --proxy.",
+    )
     refused(wa("sessions", "change", "named", "--proxy", "p_0000000000"), 1, "NO_SUCH_PROXY: ")
 
 

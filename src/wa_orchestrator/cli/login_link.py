@@ -1,4 +1,4 @@
-"""A one-time login link, made beside the server: whoever may read its data directory may log in."""
+"""A one-time login link, made beside the server: read access to its data directory is enough."""
 
 from wa_orchestrator import context as contexts
 from wa_orchestrator.dashboard.login import create_login_link

@@ -154,7 +154,7 @@ def runner(ctx: typer.Context, *, data_dir: DataDir = None) -> None:
 
 @_runner.command("end")
 def end_workers(ctx: typer.Context) -> None:
-    """End all workers, before an installation is taken down; the runner starts none until it is started again."""
+    """Stop all workers before an installation is taken down. The runner starts none until it is restarted."""
     import asyncio
 
     from wa_orchestrator.server import bootstrap
@@ -280,7 +280,7 @@ def restore_secrets(
     identity: Annotated[Path, typer.Option("--identity", help="The file with its secret key.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Take the generated secrets out of a backup, before the first start on a new machine."""
+    """Extract the generated secrets of a backup, before the first start on a new machine."""
     settings = build(read(), **_given(data_dir=data_dir))
     typer.echo(f"Written: {backups.restore_secrets(settings.data_dir, archive, identity)}")
 

@@ -39,7 +39,7 @@ def put(path: str, body: Mapping[str, Any]) -> ApiCall:
 
 
 def patch(path: str, changes: Mapping[str, Any]) -> ApiCall:
-    """What is None is sent as null: it takes the value away."""
+    """None is sent as null, which removes the value."""
     body = {_camel_case(name): value for name, value in changes.items()}
     return ApiCall("PATCH", path, may_repeat=True, options={"json": body})
 

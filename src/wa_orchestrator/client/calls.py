@@ -122,7 +122,7 @@ class Calls(OperationCalls[R]):
         return self.ask(get(_groups(session_id, group_id)))
 
     def create_group(self, session_id: str, subject: str) -> R:
-        """Make a group with nobody else in it; people join by its link."""
+        """Create a group without other members; people join by its link."""
         return self.ask(post(_groups(session_id), {"subject": subject}))
 
     def change_group(self, session_id: str, group_id: str, **changes: str | bool) -> R:
@@ -138,12 +138,12 @@ class Calls(OperationCalls[R]):
         return self.ask(delete(_groups(session_id, group_id, "members", member)))
 
     def group_link(self, session_id: str, group_id: str, *, renew: bool = False) -> R:
-        """Return the link by which people join, or make a new one: then the old one leads nowhere."""
+        """Return the link by which people join, or make a new one: the old one then stops working."""
         path = _groups(session_id, group_id, "link")
         return self.ask(post(path) if renew else get(path))
 
     def join_requests(self, session_id: str, group_id: str) -> R:
-        """List who asks to join a group."""
+        """List requests to join a group."""
         return self.ask(get(_groups(session_id, group_id, "join-requests")))
 
     def answer_join_request(self, session_id: str, group_id: str, member: str, answer: str) -> R:
@@ -200,7 +200,7 @@ class Calls(OperationCalls[R]):
         return self.ask(get(f"/api/sessions/{in_path(session_id)}"))
 
     def change_session(self, session_id: str, **changes: Any) -> R:
-        """Change `label`, `tags`, `notes`, `timezone`, `presence`, `proxy` (and `proxy_move`); None takes it away."""
+        """Change `label`, `tags`, `notes`, `timezone`, `presence`, `proxy` (and `proxy_move`); None removes a value."""
         return self.ask(patch(f"/api/sessions/{in_path(session_id)}", changes))
 
     def qr(self, session_id: str) -> R:
@@ -235,7 +235,7 @@ class Calls(OperationCalls[R]):
         return self.ask(get(f"/api/sessions/{in_path(session_id)}/history", {"limit": limit}))
 
     def session_health(self, session_id: str) -> R:
-        """Return how people take what a session's phone sends, with the evidence."""
+        """Return the health of a session's number, with the evidence."""
         return self.ask(get(f"/api/sessions/{in_path(session_id)}/health"))
 
     def restore_credentials(self, session_id: str) -> R:
@@ -265,7 +265,7 @@ class Calls(OperationCalls[R]):
         return self.ask(post(f"/api/v1/proxies/{in_path(proxy_id)}/{in_path(act)}"))
 
     def change_proxy(self, proxy_id: str, **changes: Any) -> R:
-        """Change `name`, `provider`, `country`, `expires_on` or `password` of a proxy; None takes it away."""
+        """Change `name`, `provider`, `country`, `expires_on` or `password` of a proxy; None removes a value."""
         return self.ask(patch(f"/api/v1/proxies/{in_path(proxy_id)}", changes))
 
     def delete_proxy(self, proxy_id: str, *, drain: bool | None = None) -> R:
@@ -429,7 +429,7 @@ class Calls(OperationCalls[R]):
         return self.ask(delete(f"/api/v1/webhooks/{in_path(webhook_id)}"))
 
     def enable_webhook(self, webhook_id: str) -> R:
-        """Deliver to a webhook again that was switched off because its server failed for long."""
+        """Enable a webhook that was disabled after failing for long."""
         return self.ask(post(f"/api/v1/webhooks/{in_path(webhook_id)}/enable"))
 
     def deliveries(self, webhook_id: str, *, limit: int | None = None) -> R:

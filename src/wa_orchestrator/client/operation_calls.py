@@ -1,4 +1,4 @@
-"""The calls of the API that watch over the fleet: what waits, what is held, how it goes, and what was deleted."""
+"""Calls of the API for operating the fleet: queues, holds, limits, nodes, contacts, conversations, the trash."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
@@ -39,7 +39,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(delete(f"/api/v1/queue/{in_path(session_id)}"))
 
     def waiting(self, *, since: str | int | None = None, **filters: str | int | None) -> R:
-        """What waits by `session_id`, `to`, `reference`, `batch_id`, `since`, `until`, `due_from`, `due_until`."""
+        """Return the messages that wait. Filters: `session_id`, `to`, `reference`, `batch_id`, `until`, `due_from` …"""
         return self.ask(get("/api/v1/queue", {"from": since, **filters}))
 
     def cancel_waiting(self, *, since: str | int | None = None, **filters: str | int | None) -> R:
@@ -52,7 +52,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(get(path, {"days": days}))
 
     def radar(self) -> R:
-        """Return what workers met and did not know, by shape."""
+        """Return parts of WhatsApp's protocol that no worker knows."""
         return self.ask(get("/api/v1/radar"))
 
     def nodes(self) -> R:
@@ -73,13 +73,13 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(post(path, {"to": to}, timeout_s=wait + 30))
 
     def test_alert(self) -> R:
-        """Send an alert to see that alerts arrive."""
+        """Send a test alert."""
         return self.ask(post("/api/v1/dashboard/test-alert"))
 
     # -- pace
 
     def holds(self) -> R:
-        """List what is on hold."""
+        """List holds."""
         return self.ask(get("/api/anti-ban/holds"))
 
     def place_hold(
@@ -96,7 +96,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(post("/api/anti-ban/holds", body))
 
     def lift_hold(self, hold_id: str) -> R:
-        """Let what is on hold go on."""
+        """Lift a hold: sending resumes."""
         return self.ask(delete(f"/api/anti-ban/holds/{in_path(hold_id)}"))
 
     def presets(self) -> R:
@@ -108,11 +108,11 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(get(f"/api/anti-ban/sessions/{in_path(session_id)}/limits"))
 
     def set_limits(self, session_id: str, **limits: Any) -> R:
-        """Give a session limits of its own; what is not named stays by the preset."""
+        """Set a session's own limits. Those not given come from its tags and the preset."""
         return self.ask(put(f"/api/anti-ban/sessions/{in_path(session_id)}/limits", limits))
 
     def reset_limits(self, session_id: str) -> R:
-        """Take a session's own limits away."""
+        """Remove a session's own limits."""
         return self.ask(delete(f"/api/anti-ban/sessions/{in_path(session_id)}/limits"))
 
     def inventory(self) -> R:
@@ -124,7 +124,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(post("/api/v1/inventory/profiles", {"name": name}))
 
     def remove_profile(self, name: str) -> R:
-        """Take a profile from the list; sessions that have it keep it."""
+        """Remove a profile from the list; sessions that have it keep it."""
         return self.ask(delete("/api/v1/inventory/profiles", name=name))
 
     def tag_limits(self) -> R:
@@ -136,7 +136,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(put("/api/anti-ban/tag-limits", {"tag": tag, **limits}))
 
     def delete_tag_limits(self, tag: str) -> R:
-        """Take the limits of a tag away."""
+        """Remove the limits of a tag."""
         return self.ask(delete("/api/anti-ban/tag-limits", tag=tag))
 
     # -- people who are written to
@@ -150,7 +150,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(post("/api/v1/opt-outs/import", {"text": text}))
 
     def add_opt_out(self, phone: str) -> R:
-        """Write to a recipient no more, and cancel what waits for them."""
+        """Add a recipient to the opt-out list, and cancel their messages that wait."""
         return self.ask(post("/api/v1/opt-outs", {"phone": phone}))
 
     def delete_opt_out(self, recipient: str) -> R:
@@ -179,7 +179,7 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(get(f"/api/v1/conversations/{in_path(conversation_id)}/messages", query))
 
     def change_conversation(self, conversation_id: str, **changes: Any) -> R:
-        """Change `notes`, `tags`, `assigned_to` or `state` of a conversation; None takes it away."""
+        """Change `notes`, `tags`, `assigned_to` or `state` of a conversation; None removes a value."""
         return self.ask(patch(f"/api/v1/conversations/{in_path(conversation_id)}", changes))
 
     def mark_conversation_read(self, conversation_id: str, *, unread: bool = False) -> R:
@@ -187,15 +187,15 @@ class OperationCalls(ABC, Generic[R]):
         return self.ask(post(f"/api/v1/conversations/{in_path(conversation_id)}/read", {"unread": unread}))
 
     def quick_replies(self) -> R:
-        """List texts that are often sent."""
+        """List quick replies."""
         return self.ask(get("/api/v1/quick-replies"))
 
     def put_quick_reply(self, name: str, text: str) -> R:
-        """Keep a text that is often sent, under a name."""
+        """Save a quick reply under a name."""
         return self.ask(put(f"/api/v1/quick-replies/{in_path(name)}", {"text": text}))
 
     def delete_quick_reply(self, name: str) -> R:
-        """Delete a text that was often sent."""
+        """Delete a quick reply."""
         return self.ask(delete(f"/api/v1/quick-replies/{in_path(name)}"))
 
     # -- what was deleted

@@ -12,7 +12,7 @@ from wa_orchestrator.cli.fleet import events
 from wa_orchestrator.cli.terminal import tables, times
 from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation
 
-SessionId = Annotated[str | None, typer.Argument(metavar="SESSION", help="Only of this session.")]
+SessionId = Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this session's.")]
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _COLUMNS = {
     "session": "sessionId", "label": "label", "status": "status", "phone": "phone", "sent today": "sent",
@@ -31,10 +31,10 @@ def status(run: Invocation) -> None:
 def watch(
     run: Invocation,
     *,
-    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two looks.")] = 2.0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many looks.")] = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between updates.")] = 2.0,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after this many updates.")] = None,
 ) -> None:
-    """Show `status` and every session again and again, until Ctrl-C."""
+    """Show `status` and every session, refreshed until Ctrl-C."""
     try:
         for _ in _looks(count, interval):
             found = _read(run) | {"sessions": run.client.fleet()["sessions"]}
@@ -91,10 +91,10 @@ def logs(
     run: Invocation,
     session_id: SessionId = None,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
-    since: Annotated[str, typer.Option(metavar="TIME", help='From when on: "-2h", "2030-01-31".')] = "-15m",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events, until Ctrl-C.")] = False,
+    since: Annotated[str, typer.Option(metavar="TIME", help='Start time: "-2h", "2030-01-31".')] = "-15m",
 ) -> None:
-    """Print what has happened lately, to one session or to all; `-f` goes on with what happens."""
+    """Print the latest events of one session or of all; `-f` keeps printing new ones."""
     begin = datetime.fromisoformat(times.parse(since, "--since"))
     events.print_events(run, f"{int(begin.timestamp() * 1000)}-0", None, session_id=session_id, follow=follow)
 
@@ -103,7 +103,7 @@ def stats(
     run: Invocation,
     session_id: SessionId = None,
     *,
-    days: Annotated[int, typer.Option("--days", min=1, max=90, help="How many days back.")] = 7,
+    days: Annotated[int, typer.Option("--days", min=1, max=90, help="Number of days.")] = 7,
 ) -> None:
     """Count messages by day, of one session or of all."""
     found = run.client.stats(session_id, days=days)
@@ -112,12 +112,12 @@ def stats(
 
 
 def radar(run: Invocation) -> None:
-    """List what workers met and did not know, by shape: WhatsApp may have changed."""
+    """List parts of WhatsApp's protocol that no worker knows; WhatsApp may have changed."""
     found = run.client.radar()
     columns = {"since": "since", "what": "text", "times": "count", "sessions": "sessions"}
-    run.output(found, lambda: tables.table(columns, found["shapes"], empty="Nothing unknown was met."))
+    run.output(found, lambda: tables.table(columns, found["shapes"], empty="No unknown parts of the protocol."))
 
 
 def test_alert(run: Invocation) -> None:
-    """Send an alert to see that alerts arrive."""
+    """Send a test alert."""
     run.say(run.client.test_alert(), "An alert is on its way.")

@@ -7,7 +7,7 @@ import typer
 from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
-app = group("What new sessions can be made of: list, add-profile, remove-profile.")
+app = group("Capacity for new sessions: list, add-profile, remove-profile.")
 ProfileName = Annotated[str, typer.Argument(metavar="PROFILE", help="System/Browser/Version, as Windows/Edge/120.0.")]
 COLUMNS = {"profile": "name", "from": "origin", "sessions": "sessions", "free": "free"}
 
@@ -42,5 +42,5 @@ def add_profile(run: Invocation, name: ProfileName) -> None:
 
 @command(app, "remove-profile")
 def remove_profile(run: Invocation, name: ProfileName) -> None:
-    """Take a profile from the list; sessions that have it keep it."""
+    """Remove a profile from the list; sessions that have it keep it."""
     run.say(run.client.remove_profile(name), f"New sessions do not get {name}. Those that have it keep it.")

@@ -9,7 +9,7 @@ import typer
 
 from wa_orchestrator.cli.fleet import qr
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, group
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, group, nothing_to_change
 from wa_orchestrator.errors import Refused
 
 app = group("Proxies of a running server: list, add, check, remove.")
@@ -91,10 +91,10 @@ def change(
     run: Invocation,
     proxy_id: ProxyId,
     *,
-    name: Annotated[str | None, typer.Option(help="What people call it; '' takes it away.")] = None,
-    provider: Annotated[str | None, typer.Option(help="'' takes it away.")] = None,
-    country: Annotated[str | None, typer.Option(help="Two letters; '' takes it away.")] = None,
-    expires: Annotated[str | None, typer.Option(help="The last day that is paid for: 2026-12-31.")] = None,
+    name: Annotated[str | None, typer.Option(help="Display name; '' removes it.")] = None,
+    provider: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
+    country: Annotated[str | None, typer.Option(help="Two letters; '' removes it.")] = None,
+    expires: Annotated[str | None, typer.Option(help="Last day that is paid for: 2026-12-31.")] = None,
     password: Annotated[bool, typer.Option("--password", help="Read a new password from stdin.")] = False,
 ) -> None:
     """Change what is known about a proxy, or its password; it keeps its id and its sessions."""
@@ -103,7 +103,7 @@ def change(
     if password:
         changes["password"] = qr.from_stdin("-")
     if not changes:
-        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --name, --provider, --country, --expires, --password.")
+        raise nothing_to_change("--name", "--provider", "--country", "--expires", "--password")
     result = run.client.change_proxy(proxy_id, **changes)
     run.say(result, f"{proxy_id} was changed: {result['url']}")
 

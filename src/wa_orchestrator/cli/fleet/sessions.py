@@ -10,9 +10,16 @@ from wa_orchestrator.cli.fleet import qr as linking
 from wa_orchestrator.cli.messages.campaigns import read_file
 from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.arguments import SessionId, Yes
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, all_pages, command, confirm, group
+from wa_orchestrator.cli.terminal.command import (
+    EXIT_FAILED,
+    Invocation,
+    all_pages,
+    command,
+    confirm,
+    group,
+    nothing_to_change,
+)
 from wa_orchestrator.cli.terminal.target import installation
-from wa_orchestrator.errors import Refused
 
 app = group("Sessions of a running server: list, create, link, stop, delete.")
 Wait = Annotated[bool, typer.Option("--wait", help="Show every new code until the session is connected.")]
@@ -48,7 +55,7 @@ def listed(
     label: Annotated[str | None, typer.Option(help="Only with this label.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
     proxy: Annotated[str | None, typer.Option(help="Only on the proxy with this id.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only with this in id, phone, label or tags.")] = None,
+    text: Annotated[str | None, typer.Option(help="Search in id, phone, label and tags.")] = None,
 ) -> None:
     """List sessions."""
     filters = {"status": status, "label": label, "tag": tag, "proxy": proxy, "text": text}
@@ -88,7 +95,7 @@ def _told_move(move: dict[str, Any] | None) -> str | None:
 
 @command(app)
 def health(run: Invocation, session_id: SessionId) -> None:
-    """Show how people take what a session's phone sends, and since when that is counted."""
+    """Show the health of a session's number, and since when it is counted."""
     found = run.client.session_health(session_id)
 
     def show() -> None:
@@ -110,7 +117,7 @@ def add(
     label: Annotated[str | None, typer.Option(help="Display name; sessions with the same label form a group.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A group it belongs to; may be repeated.")] = None,
     profile: Annotated[
-        str | None, typer.Option(help="What it shows as on the phone, of `inventory`; kept for its life.")
+        str | None, typer.Option(help="A profile of `inventory`: its name under linked devices. It never changes.")
     ] = None,
     code: Annotated[bool, typer.Option("--code", help="Link with a pairing code instead of a QR code.")] = False,
     wait: Wait = False,
@@ -155,10 +162,10 @@ def change(
     run: Invocation,
     session_id: SessionId,
     *,
-    label: Annotated[str | None, typer.Option(help="Display name; '' takes it away.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="All of its tags; '' takes them away.")] = None,
-    notes: Annotated[str | None, typer.Option(help="For people; '' takes them away.")] = None,
-    timezone: Annotated[str | None, typer.Option(help="Of its hours and days; '' is the server's.")] = None,
+    label: Annotated[str | None, typer.Option(help="Display name; '' removes it.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Replaces all tags; '' removes them.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes for people; '' removes them.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Time zone of its hours and days; '' is the server's.")] = None,
     presence: Annotated[str | None, typer.Option(help="always, while_sending or never; '' is the server's.")] = None,
     proxy: Annotated[str | None, typer.Option(help="Another proxy, by id or URL; `-` reads it from stdin.")] = None,
     at_restart: Annotated[bool, typer.Option("--at-restart", help="Use the proxy from the next restart on.")] = False,
@@ -171,9 +178,7 @@ def change(
     if proxy is not None:
         changes |= {"proxy": linking.from_stdin(proxy), "proxy_move": "restart" if at_restart else "now"}
     if not changes:
-        raise Refused(
-            "NOTHING_TO_CHANGE", "Say what to change: --label, --tag, --notes, --timezone, --presence, --proxy."
-        )
+        raise nothing_to_change("--label", "--tag", "--notes", "--timezone", "--presence", "--proxy")
     changed = run.client.change_session(session_id, **changes)
     run.output(changed, lambda: _print(changed))
 
@@ -204,13 +209,13 @@ def scan_link(
     run: Invocation,
     session_id: SessionId,
     *,
-    minutes: Annotated[int | None, typer.Option(help="How long it waits to be opened; default: 10.")] = None,
-    language: Annotated[str | None, typer.Option(help="Of the page; default: the visitor's.")] = None,
+    minutes: Annotated[int | None, typer.Option(help="Minutes until it expires unopened; default: 10.")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of the page; default: the visitor's.")] = None,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw the link instead.")] = False,
 ) -> None:
     """Print a one-time link to the session's code, for the owner of a phone that is elsewhere."""
     if withdraw:
-        run.say(run.client.withdraw_scan_link(session_id), f"The link of {session_id} opens nothing any more.")
+        run.say(run.client.withdraw_scan_link(session_id), f"The link of {session_id} no longer works.")
         return
     made = run.client.scan_link(session_id, minutes=minutes, language=language)
     run.say(made, made["link"])

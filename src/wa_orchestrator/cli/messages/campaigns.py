@@ -67,7 +67,7 @@ def create(
     run: Invocation,
     file: Annotated[Path, typer.Argument(help="CSV with a column `phone`; `-` reads stdin.")],
     *,
-    name: Annotated[str, typer.Option(help="What people call it.")],
+    name: Annotated[str, typer.Option(help="Display name.")],
     text: Annotated[str, typer.Option(help="{{name}} stands for the column `name`. It must say how to stop.")],
     consent: Annotated[str, typer.Option(help="Where the recipients agreed to hear from this account.")],
     session: Annotated[list[str] | None, typer.Option(help="A session that sends it; repeatable.")] = None,
@@ -128,7 +128,7 @@ def recipients(
 def start(run: Invocation, campaign_id: CampaignId, *, yes: Yes = False) -> None:
     """Start a draft. The audit log keeps who did it, and where the recipients agreed."""
     campaign = run.client.campaign(campaign_id)
-    ends = tables.when(campaign["endsAt"]) if campaign["endsAt"] else "nobody can say when"
+    ends = tables.when(campaign["endsAt"]) if campaign["endsAt"] else "not known"
     people = f"{campaign['counts']['waiting']} people from {campaign['senders']} phones"
     confirm(f"Write to {people}? The last message leaves: {ends}.", yes=yes)
     _show(run, run.client.campaign_act(campaign_id, "start"))
@@ -136,19 +136,19 @@ def start(run: Invocation, campaign_id: CampaignId, *, yes: Yes = False) -> None
 
 @command(app)
 def pause(run: Invocation, campaign_id: CampaignId) -> None:
-    """Pause it: what waits in the queues is taken back."""
+    """Pause a campaign: messages that wait in the queues are taken back."""
     _show(run, run.client.campaign_act(campaign_id, "pause"))
 
 
 @command(app)
 def resume(run: Invocation, campaign_id: CampaignId) -> None:
-    """Go on with a paused campaign; nobody is written to twice."""
+    """Resume a paused campaign; nobody is written to twice."""
     _show(run, run.client.campaign_act(campaign_id, "resume"))
 
 
 @command(app)
 def cancel(run: Invocation, campaign_id: CampaignId, *, yes: Yes = False) -> None:
-    """End it: who was not written to by now is not written to."""
+    """Cancel a campaign: the remaining recipients are not written to."""
     waiting = run.client.campaign(campaign_id)["counts"]["waiting"]
     confirm(f"Cancel the {waiting} that are still to come?", yes=yes)
     _show(run, run.client.campaign_act(campaign_id, "cancel"))

@@ -28,7 +28,7 @@ def list_opt_outs(run: Invocation) -> None:
 
 @command(opt_outs)
 def add(run: Invocation, phone: Phone) -> None:
-    """Write to a recipient no more, and cancel what waits for them."""
+    """Add a recipient to the opt-out list, and cancel their messages that wait."""
     made = run.client.add_opt_out(phone)
     run.say(made, f"{made['phone'] or phone} opted out; {made['cancelled']} messages were cancelled.")
 
@@ -68,8 +68,8 @@ def delete(
 def list_contacts(
     run: Invocation,
     *,
-    text: Annotated[str | None, typer.Option(help="Only with this in number, name or messages.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 100,
+    text: Annotated[str | None, typer.Option(help="Search in number, name and messages.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number of contacts.")] = 100,
 ) -> None:
     """List the people who wrote or were written to."""
     found = run.client.contacts(search=text, limit=limit)
@@ -86,7 +86,7 @@ def export(
     run: Invocation,
     phone: Phone,
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new file; else standard output.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; default: stdout.")] = None,
 ) -> None:
     """Write everything that is stored about a person, as JSON lines."""
     from wa_orchestrator.client.api_call import in_path

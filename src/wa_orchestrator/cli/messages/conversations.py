@@ -1,15 +1,14 @@
-"""`wa-orchestrator conversations …` and `quick-replies …`: what people wrote, and what is answered often."""
+"""`wa-orchestrator conversations …` and `quick-replies …`: the inbox, and its saved answers."""
 
 from typing import Annotated, Any
 
 import typer
 
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import Invocation, command, group
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.cli.terminal.command import Invocation, command, group, nothing_to_change
 
 app = group("Conversations: list, show, change, read.")
-quick_replies = group("Texts that are often sent: list, put, delete.")
+quick_replies = group("Quick replies: list, put, delete.")
 ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Its id, from `conversations list`.")]
 _COLUMNS = {
     "conversation": "conversationId", "session": "sessionId", "who": "who", "state": "state", "unread": "unread",
@@ -28,11 +27,11 @@ def listed(
     run: Invocation,
     *,
     state: Annotated[str | None, typer.Option(help="Only waiting, open or closed ones.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
-    assigned_to: Annotated[str | None, typer.Option(help="Only of this person, by account id.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
+    assigned_to: Annotated[str | None, typer.Option(help="Only those assigned to this account id.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
-    search: Annotated[str | None, typer.Option(help="Only with this number, name or text.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 50,
+    search: Annotated[str | None, typer.Option(help="Search in number, name and text.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Maximum number of conversations.")] = 50,
 ) -> None:
     """List conversations, those that wait for an answer first."""
     filters = {"state": state, "session_id": session, "assigned_to": assigned_to, "tag": tag, "search": search}
@@ -50,7 +49,7 @@ def show(
     run: Invocation,
     conversation_id: ConversationId,
     *,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many of its newest messages.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of messages, the newest ones.")] = 20,
 ) -> None:
     """Show a conversation with its newest messages, the newest last."""
     found = run.client.conversation(conversation_id)
@@ -73,17 +72,17 @@ def change(
     conversation_id: ConversationId,
     *,
     state: Annotated[str | None, typer.Option(help="open or closed.")] = None,
-    assigned_to: Annotated[str | None, typer.Option(help="A person, by account id; '' takes it away.")] = None,
-    notes: Annotated[str | None, typer.Option(help="For people; '' takes them away.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="All of its tags; '' takes them away.")] = None,
+    assigned_to: Annotated[str | None, typer.Option(help="Account id of a person; '' unassigns.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes for people; '' removes them.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Replaces all tags; '' removes them.")] = None,
 ) -> None:
-    """Close or open a conversation, assign it, note something about it."""
+    """Change a conversation: state, assignee, notes, tags."""
     given = {"state": state, "assigned_to": assigned_to, "notes": notes}
     changes: dict[str, Any] = {name: value or None for name, value in given.items() if value is not None}
     if tag is not None:
         changes["tags"] = [each for each in tag if each]
     if not changes:
-        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --state, --assigned-to, --notes, --tag.")
+        raise nothing_to_change("--state", "--assigned-to", "--notes", "--tag")
     changed = run.client.change_conversation(conversation_id, **changes)
     run.say(changed, f"{conversation_id} is {changed['state']}.")
 
@@ -95,30 +94,30 @@ def read(
     *,
     unread: Annotated[bool, typer.Option("--unread", help="Mark it as unread instead.")] = False,
 ) -> None:
-    """Mark a conversation as read, for the people here."""
+    """Mark a conversation as read in the inbox; WhatsApp is not told."""
     changed = run.client.mark_conversation_read(conversation_id, unread=unread)
     run.say(changed, f"{conversation_id} has {changed['unread']} unread.")
 
 
-ReplyName = Annotated[str, typer.Argument(metavar="NAME", help="What people type to find it.")]
+ReplyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the quick reply.")]
 
 
 @command(quick_replies, "list")
 def list_quick_replies(run: Invocation) -> None:
-    """List texts that are often sent."""
+    """List quick replies."""
     _output(run, run.client.quick_replies())
 
 
 @command(quick_replies)
 def put(run: Invocation, name: ReplyName, text: Annotated[str, typer.Argument(help="The text.")]) -> None:
-    """Keep a text under a name."""
+    """Save a quick reply under a name."""
     made = run.client.put_quick_reply(name, text)
     run.say(made, f"{made['name']}: {made['text']}")
 
 
 @command(quick_replies)
 def delete(run: Invocation, name: ReplyName) -> None:
-    """Delete a text."""
+    """Delete a quick reply."""
     _output(run, run.client.delete_quick_reply(name))
 
 

@@ -1,4 +1,4 @@
-"""`wa-orchestrator groups …`: the groups of an account, their members, their links, who asks to join."""
+"""`wa-orchestrator groups …`: the groups of an account, their members, links and requests to join."""
 
 from typing import Annotated
 
@@ -37,9 +37,9 @@ def show(run: Invocation, session_id: SessionId, group_id: GroupId) -> None:
 
 @command(app)
 def create(run: Invocation, session_id: SessionId, subject: Annotated[str, typer.Argument()]) -> None:
-    """Make a group with nobody else in it; people join by its link."""
+    """Create a group without other members; people join by its link."""
     made = run.client.create_group(session_id, subject)
-    run.say(made, f"{made['id']} is made. Its link: wa-orchestrator groups link.")
+    run.say(made, f"{made['id']} was created. Its link: wa-orchestrator groups link.")
 
 
 @command(app)
@@ -77,7 +77,7 @@ def link(
     session_id: SessionId,
     group_id: GroupId,
     *,
-    renew: Annotated[bool, typer.Option("--renew", help="Make a new one; the old one leads nowhere then.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Make a new link; the old one stops working.")] = False,
 ) -> None:
     """Print the link by which people join."""
     found = run.client.group_link(session_id, group_id, renew=renew)
@@ -86,10 +86,10 @@ def link(
 
 @command(app)
 def requests(run: Invocation, session_id: SessionId, group_id: GroupId) -> None:
-    """List who asks to join."""
+    """List requests to join."""
     found = run.client.join_requests(session_id, group_id)
     columns = {**_NAMES, "asked": "at"}
-    run.output(found, lambda: tables.table(columns, found["requests"], empty="Nobody asks to join."))
+    run.output(found, lambda: tables.table(columns, found["requests"], empty="There are no requests to join."))
 
 
 @command(app)
@@ -99,8 +99,8 @@ def answer(
     group_id: GroupId,
     person: Person,
     *,
-    reject: Annotated[bool, typer.Option("--reject", help="Do not let them in.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject the request.")] = False,
 ) -> None:
-    """Let somebody in who asks to join."""
+    """Approve a request to join."""
     result = run.client.answer_join_request(session_id, group_id, person, "reject" if reject else "approve")
     run.say(result, "Rejected." if reject else "They are in the group.")

@@ -31,7 +31,7 @@ def listed(
     run: Invocation,
     *,
     to: Annotated[str | None, typer.Option(help="Only to this recipient.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
     status: Annotated[
         str | None,
         typer.Option(help=f"Only {', '.join(MessageStatus)} ones."),
@@ -41,7 +41,7 @@ def listed(
     text: Annotated[str | None, typer.Option(help="Only with these words in text, caption or file name.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of messages, newest first.")] = 50,
 ) -> None:
     """Search messages, the newest first."""
     filters = {"to": to, "session_id": session, "status": status, "reference": reference, "batch_id": batch}
@@ -97,7 +97,7 @@ def confirm(run: Invocation, message_id: MessageId) -> None:
 
 @command(app)
 def send_again(run: Invocation, message_id: MessageId, *, yes: Yes = False) -> None:
-    """Send a message of unknown outcome again as a new one. Whoever has the old one gets it twice."""
+    """Send a message of unknown outcome again as a new one. The recipient may get it twice."""
     ask_first("The recipient may have it, and would get it twice. Send it again?", yes=yes)
     result = run.client.send_again(message_id)
     run.say(result, f"{result['messageId']} is queued; {message_id} stays as it is.")

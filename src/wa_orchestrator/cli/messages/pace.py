@@ -1,4 +1,4 @@
-"""`wa-orchestrator holds …`, `limits …` and `queue …`: what may be sent, and what waits."""
+"""`wa-orchestrator holds …`, `limits …` and `queue …`: pauses, limits and waiting messages."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,12 +7,12 @@ import typer
 
 from wa_orchestrator.cli.terminal import tables, times
 from wa_orchestrator.cli.terminal.arguments import SessionId, Yes
-from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group, nothing_to_change
 from wa_orchestrator.errors import Refused
 
-holds = group("What is on hold: list, place, lift.")
-limits = group("Limits of sending: list, show, set, reset; by tag: tags, set-tag, reset-tag.")
-queue = group("What waits to be sent: list, cancel.")
+holds = group("Pauses of sending: list, place, lift.")
+limits = group("Sending limits: list, show, set, reset; by tag: tags, set-tag, reset-tag.")
+queue = group("Messages that wait to be sent: list, cancel.")
 PerDay = Annotated[int | None, typer.Option(help="Messages a day.")]
 PerMinute = Annotated[int | None, typer.Option(help="Messages a minute.")]
 PauseMin = Annotated[int | None, typer.Option(help="The shortest pause after a message.")]
@@ -33,7 +33,7 @@ _LIMITS = {
 
 @command(holds, "list")
 def list_holds(run: Invocation) -> None:
-    """List what is on hold."""
+    """List holds."""
     found = run.client.holds()
     columns = {"hold": "id", "scope": "scope", "name": "name", "until": "until", "why": "why", "by": "by"}
     run.output(found, lambda: tables.table(columns, found["holds"], empty="Nothing is on hold."))
@@ -53,7 +53,7 @@ def place(
 ) -> None:
     """Stop sending for a session, for a group or for all; messages wait."""
     if sum(map(bool, (session, group_name, everyone))) != 1:
-        raise Refused("ONE_SCOPE", "Say who is held: one of --session, --group and --all.")
+        raise Refused("ONE_SCOPE", "Pass exactly one of --session, --group and --all.")
     ends = int(datetime.fromisoformat(times.parse(until, "--until")).timestamp() * 1000) if until else None
     made = run.client.place_hold(session_id=session, group=group_name, everyone=everyone, until=ends, why=why)
     run.say(made, f"{made['id']} is on hold. Lift it: wa-orchestrator holds lift {made['id']}")
@@ -61,8 +61,8 @@ def place(
 
 @command(holds)
 def lift(run: Invocation, hold_id: Annotated[str, typer.Argument(metavar="HOLD", help="From `holds list`.")]) -> None:
-    """Let what is on hold go on."""
-    run.say(run.client.lift_hold(hold_id), f"{hold_id} is not on hold.")
+    """Lift a hold: sending resumes."""
+    run.say(run.client.lift_hold(hold_id), f"{hold_id} is no longer on hold.")
 
 
 @command(limits, "list")
@@ -92,7 +92,7 @@ def set_limits(
     closes: Closes = None,
     acknowledge_risk: AcknowledgeRisk = False,
 ) -> None:
-    """Give a session limits of its own; what is not named stays by its tags and the preset."""
+    """Set a session's own limits. Those not given come from its tags and the preset."""
     given = _given(
         per_day=per_day, per_minute=per_minute, pause_min_ms=pause_min_ms, pause_max_ms=pause_max_ms, opens=opens,
         closes=closes,
@@ -102,7 +102,7 @@ def set_limits(
 
 @command(limits)
 def reset(run: Invocation, session_id: SessionId) -> None:
-    """Take a session's own limits away."""
+    """Remove a session's own limits."""
     _output_limits(run, run.client.reset_limits(session_id))
 
 
@@ -149,14 +149,14 @@ def set_tag(
 
 @command(limits, "reset-tag")
 def reset_tag(run: Invocation, tag: Tag) -> None:
-    """Take the limits of a tag away."""
+    """Remove the limits of a tag."""
     result = run.client.delete_tag_limits(tag)
     run.say(result, f"The tag {tag} has no limits. Changed sessions: {result['sessions']}.")
 
 
 def _given(**limits: int | str | None) -> dict[str, Any]:
     if all(value is None for value in limits.values()):
-        raise Refused("NOTHING_TO_CHANGE", "Say which limit: --per-day, --per-minute, --pause-min-ms, --opens …")
+        raise nothing_to_change("--per-day", "--per-minute", "--pause-min-ms", "--opens")
     return limits
 
 
@@ -179,12 +179,12 @@ def _output_limits(run: Invocation, found: dict[str, Any]) -> None:
 def list_queue(
     run: Invocation,
     *,
-    session: Annotated[str | None, typer.Option("--session", help="Of this session, with the time of each.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="Only this session's, with expected times.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Only to this recipient.")] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Only with this reference.")] = None,
     batch: Annotated[str | None, typer.Option("--batch", help="Only of this batch or campaign, b_…")] = None,
 ) -> None:
-    """List what waits to be sent."""
+    """List messages that wait to be sent."""
     columns = {"message": "messageId", "session": "sessionId", "to": "to", "kind": "kind", "reference": "reference"}
     if session and not (to or reference or batch):
         found, columns = run.client.queue(session), {"#": "position", "expected": "eta"} | columns
@@ -209,10 +209,10 @@ def cancel(
     batch: Annotated[str | None, typer.Option("--batch", help="Of this batch.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Cancel what waits and matches. What a worker has claimed already is sent."""
+    """Cancel waiting messages that match. Those that a worker has claimed are sent."""
     filters = {"session_id": session, "to": to, "reference": reference, "batch_id": batch}
     if not any(filters.values()):
-        raise Refused("NOTHING_CHOSEN", "Say what to cancel: --session, --to, --reference or --batch.")
+        raise Refused("NOTHING_CHOSEN", "Nothing to cancel. Pass --session, --to, --reference or --batch.")
     total = run.client.waiting(**filters)["total"]
     confirm(f"Cancel {total} messages?", yes=yes)
     result = run.client.cancel_waiting(**filters)

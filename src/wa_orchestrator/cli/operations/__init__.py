@@ -1,1 +1,1 @@
-"""Commands for whoever runs the server: access, backups, jobs, webhooks, exports."""
+"""Operator commands: access, backups, jobs, webhooks, exports."""

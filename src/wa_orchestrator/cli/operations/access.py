@@ -1,4 +1,4 @@
-"""`wa-orchestrator keys …`, `people …`, `logins …` and `audit …`: who may do what, and who did what."""
+"""`wa-orchestrator keys …`, `people …`, `logins …` and `audit …`: access, logins and the audit log."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation, command, confirm, group, nothing_to_change
 from wa_orchestrator.cli.terminal.download import print_stream
 from wa_orchestrator.errors import Refused
 
 keys = group("API keys of a running server: list, create, revoke.")
 people = group("People with an account: list, add, link, delete.")
-logins = group("Who is logged in to the dashboard: list, end.")
-audit = group("What people and keys did: list, export, verify.")
+logins = group("Logins to the dashboard: list, end.")
+audit = group("The audit log: list, export, verify.")
 Labels = Annotated[
     list[str] | None, typer.Option("--label", help="Only sessions with this label or tag; may be repeated.")
 ]
@@ -41,7 +41,7 @@ def list_keys(run: Invocation) -> None:
         "key": "id", "name": "name", "begins": "prefix", "scopes": "scopes", "sees": "sees", "expires": "expires",
         "last used": "lastUsedAt",
     }  # fmt: skip
-    run.output(found, lambda: tables.table(columns, rows, empty="There are no keys but that of the settings."))
+    run.output(found, lambda: tables.table(columns, rows, empty="There are no keys besides the one in the settings."))
 
 
 @command(keys)
@@ -52,7 +52,7 @@ def create(
     scope: Annotated[list[str], typer.Option("--scope", help="send, read, operate or admin; may be repeated.")],
     label: Labels = None,
     session: Annotated[list[str] | None, typer.Option("--session", help="Only this session; may be repeated.")] = None,
-    days: Annotated[int | None, typer.Option("--days", min=1, help="Expires after so many days.")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires.")] = None,
 ) -> None:
     """Create an API key. It is shown once."""
     made = run.client.create_key(name, scope, sessions=session or (), labels=label or (), expires_in_days=days)
@@ -115,7 +115,7 @@ def change(
     given = {"role": role, "labels": None if label is None else [each for each in label if each]}
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --role, --label.")
+        raise nothing_to_change("--role", "--label")
     changed = run.client.change_person(person_id, **changes)
     run.say(changed, f"{changed['name']} is {changed['role']}, sees {_limits(changed)}.")
 
@@ -163,7 +163,7 @@ def list_audit(run: Invocation, limit: Annotated[int, typer.Option("--limit", mi
     found = run.client.audit(limit=limit)
     rows = [each | {"who": each["name"] or each["by"]} for each in found["entries"]]
     columns = {"when": "at", "who": "who", "did": "action", "to": "target", "details": "details"}
-    run.output(found, lambda: tables.table(columns, rows, empty="Nobody did anything yet."))
+    run.output(found, lambda: tables.table(columns, rows, empty="The audit log is empty."))
 
 
 @command(audit)

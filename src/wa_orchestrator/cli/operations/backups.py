@@ -65,7 +65,7 @@ def download_backup(
     run: Invocation,
     backup_id: BackupId,
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new file; else one named as there.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: its own name.")] = None,
 ) -> None:
     """Save a backup on this machine."""
     from wa_orchestrator.client.api_call import in_path
@@ -83,7 +83,7 @@ def restore(
     identity: Identity = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Check a backup whole, show what would change, and restore it. Anything wrong: refused, and nothing is changed.
+    """Check a backup completely, show what would change, and restore it. If a check fails, nothing is changed.
 
     Exit code 1 when it fails, and when a session did not come back as it was.
     """

@@ -1,4 +1,4 @@
-"""`wa-orchestrator jobs …`: what the server does by itself, and a run by hand."""
+"""`wa-orchestrator jobs …`: the server's background jobs, and running one by hand."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ import typer
 from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.command import Invocation, command, group
 
-app = group("What the server does by itself: list, run.")
+app = group("Background jobs of the server: list, run.")
 COLUMNS = {"job": "name", "when": "when", "last run": "lastAt", "outcome": "outcome", "next run": "nextAt"}
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name; `jobs` lists them.")]
 

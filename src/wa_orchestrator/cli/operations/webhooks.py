@@ -1,4 +1,4 @@
-"""`wa-orchestrator webhooks …`: who is told of events."""
+"""`wa-orchestrator webhooks …`: delivery of events to other systems."""
 
 from typing import Annotated
 
@@ -6,8 +6,7 @@ import typer
 
 from wa_orchestrator.cli.operations.access import Labels, Yes
 from wa_orchestrator.cli.terminal import tables
-from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.cli.terminal.command import Invocation, command, confirm, group, nothing_to_change
 
 app = group("Webhooks of a running server: list, add, rotate their secrets, delete.")
 WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The webhook's id, wh_…")]
@@ -55,7 +54,7 @@ def change(
     address: Annotated[str | None, typer.Option("--address", help="Another https:// URL.")] = None,
     event: Annotated[list[str] | None, typer.Option("--event", help="All of its types; may be repeated.")] = None,
     label: Labels = None,
-    session: Annotated[list[str] | None, typer.Option("--session", help="Only these sessions; '' lifts it.")] = None,
+    session: Annotated[list[str] | None, typer.Option("--session", help="Only these sessions; '' means all.")] = None,
 ) -> None:
     """Change the address, the events or the sessions of a webhook; its secret stays."""
     given = {"url": address, "events": event, "labels": label, "sessions": session}
@@ -65,7 +64,7 @@ def change(
         if value is not None
     }
     if not changes:
-        raise Refused("NOTHING_TO_CHANGE", "Say what to change: --address, --event, --label, --session.")
+        raise nothing_to_change("--address", "--event", "--label", "--session")
     changed = run.client.change_webhook(webhook_id, **changes)
     run.say(changed, f"{webhook_id} was changed: {changed['url']}")
 
@@ -76,7 +75,7 @@ def rotate_secret(
     webhook_id: WebhookId,
     *,
     keep_days: Annotated[
-        int, typer.Option("--keep-days", min=0, max=30, help="The old secret signs, too, for so long; 0: no longer.")
+        int, typer.Option("--keep-days", min=0, max=30, help="Days for which the old secret signs too; 0: none.")
     ] = 7,
 ) -> None:
     """Print a new secret for a webhook. Deliveries are signed with both for a week."""
@@ -93,7 +92,7 @@ def delete(run: Invocation, webhook_id: WebhookId, *, yes: Yes = False) -> None:
 
 @command(app)
 def enable(run: Invocation, webhook_id: WebhookId) -> None:
-    """Deliver again to a webhook that was switched off because its server failed for long."""
+    """Enable a webhook that was disabled after failing for long."""
     run.say(run.client.enable_webhook(webhook_id), f"{webhook_id} is enabled.")
 
 
@@ -101,7 +100,7 @@ def enable(run: Invocation, webhook_id: WebhookId) -> None:
 def deliveries(
     run: Invocation, webhook_id: WebhookId, *, limit: Annotated[int, typer.Option(min=1, max=500)] = 50
 ) -> None:
-    """List a webhook's latest deliveries, and how they went."""
+    """List a webhook's latest deliveries and their results."""
     found = run.client.deliveries(webhook_id, limit=limit)
     columns = {
         "number": "number", "event": "type", "status": "status", "attempts": "attempts", "note": "note",

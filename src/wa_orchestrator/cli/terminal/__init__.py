@@ -1,1 +1,1 @@
-"""What all commands share: options, the server that they talk to, output and errors."""
+"""Shared by all commands: options, finding the server, output and errors."""

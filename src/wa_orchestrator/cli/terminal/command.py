@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.cli.terminal.hints import terminal_message
 from wa_orchestrator.cli.terminal.target import Options, Target, find
+from wa_orchestrator.errors import Refused
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
@@ -162,10 +163,13 @@ def all_pages(fetch: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something that cannot be undone; without a terminal, `--yes` is required."""
-    from wa_orchestrator.errors import Refused
-
     if yes:
         return
     if not sys.stdin.isatty():
         raise Refused("NOT_CONFIRMED", f"{question} stdin is not a terminal; pass --yes to confirm.")
     typer.confirm(question, abort=True, err=True)
+
+
+def nothing_to_change(*options: str) -> Refused:
+    """Return the error for a command that was given none of the options with which it changes something."""
+    return Refused("NOTHING_TO_CHANGE", f"Nothing to change. Pass {', '.join(options[:-1])} or {options[-1]}.")
