@@ -128,7 +128,7 @@ def _append(path: Path, entry: Mapping[str, Any]) -> Link:
 
 
 def _end_of(handle: int) -> Link:
-    """Return the last link. A line without its end was torn by a crash before anybody was told of it; it is removed."""
+    """Return the last link. A line without its end was torn by a crash, before its caller got an answer: remove it."""
     size = os.fstat(handle).st_size
     tail, begins = b"", size
     while begins and tail.count(b"\n") < 2:

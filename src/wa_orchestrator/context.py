@@ -58,7 +58,7 @@ class Context:
     worker_bodies: HeldBodies = field(default_factory=HeldBodies)
     """Bodies of workers' requests that are in memory."""
     workers_read_each_other: bool = False
-    """Whether a worker that was taken over can read the files of others: the kernel has nothing against it."""
+    """Whether a compromised worker could read the files of others, because the kernel does not prevent it."""
     audit_checked: Checkpoint | None = None
     """How far this process has checked the audit log."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ function readWhole(path: string): Buffer | undefined {
   }
 }
 
-/** Writes under another name and renames: whoever reads sees nothing, or all. A directory that cannot be written is no problem. */
+/** Writes under another name and renames: readers see nothing, or all. A directory that cannot be written is not an error. */
 function writeWhole(path: string, compiled: Buffer): void {
   const unfinished = `${path}.${process.pid}.new`
   try {

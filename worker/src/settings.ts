@@ -51,7 +51,7 @@ export type Settings = {
   driftAfterMs: number
   /** The newest revision of WhatsApp Web that another session of the server was accepted with; 0 if none is known. */
   knownRevision: number
-  /** How long a message that cannot be decrypted may still be sent again before that is told. */
+  /** How long to wait for an undecryptable message to be sent again before it is reported. */
   undecryptableAfterMs: number
   whatsappKeepAliveMs: number
   /** How long after opening the connection memory is tidied up. */

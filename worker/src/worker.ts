@@ -252,7 +252,7 @@ async function open(
   }
 }
 
-/** An error that nobody expected: one report, then the end. A rejected query of a closed connection is expected. */
+/** Handles an unexpected error: one report, then exit. A rejected query of a closed connection is expected. */
 function endOnSurprise(database: Database, events: Events, log: Log, fail: (ending: Ending) => void): void {
   let reported = false
   const surprise = (error: unknown): void => {

@@ -1,4 +1,4 @@
-"""Moves history from Redis to the archive, and erases there what its retention no longer keeps. The leader runs it.
+"""Moves history from Redis to the archive, and erases what is older than its retention. The leader runs it.
 
 A message is copied, the copy is committed to disk, and only then removed from Redis, if it did not change meanwhile.
 Whenever the process dies, it is in one place or in both; a search shows it once, and the next step goes on.
@@ -43,7 +43,7 @@ class Archiver:
         """A step of this process has succeeded, and none has failed since."""
 
     async def step(self) -> float:
-        """Move and erase one batch. Return the seconds until the next one. People are told when that fails for long."""
+        """Move and erase one batch. Return the seconds until the next one. Lasting failure emits an event."""
         try:
             wait_s = await self._step()
         except Unavailable as error:

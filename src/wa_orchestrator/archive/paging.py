@@ -1,4 +1,4 @@
-"""Pages of a search over rows that are stored by place, whatever stores them."""
+"""Pages of a search over rows that are ordered by place, for every kind of archive."""
 
 from collections.abc import Iterable
 from typing import Protocol

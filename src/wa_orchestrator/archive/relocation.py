@@ -1,4 +1,4 @@
-"""Takes the history of the SQLite file along when ARCHIVE_URL is set: once, and again from its start after a crash."""
+"""Copies the history of the SQLite file into PostgreSQL when ARCHIVE_URL is set: once; after a crash from the start."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

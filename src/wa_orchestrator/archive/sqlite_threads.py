@@ -15,7 +15,7 @@ from wa_orchestrator.store.messages.message_index import IndexEntry, newest_last
 _ROWS: Final = (
     "SELECT place, incoming.session, whatsapp_id, fields FROM incoming_thread AS thread JOIN incoming USING (place)"
 )
-#: Hits of the index of words that are looked at for one search.
+#: Hits of the index of words that are examined for one search.
 _MOST_HITS: Final = 2_000
 
 

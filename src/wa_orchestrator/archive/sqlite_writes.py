@@ -112,7 +112,7 @@ def insert_incoming(connection: sqlite3.Connection, place: int, copy: IncomingCo
 
 
 def erase_texts(connection: sqlite3.Connection, until_ms: int, most: int) -> int:
-    """Erase texts of messages by a mark, so that none is looked at twice, and incoming messages, which are texts."""
+    """Erase texts of messages, which a mark keeps from being examined twice, and incoming messages, which are texts."""
     query = "SELECT place, ended_at FROM message WHERE ended_at > ? AND ended_at <= ? ORDER BY ended_at LIMIT ?"
     with transaction(connection):
         found = connection.execute(query, (mark(connection, "texts", "-1"), until_ms, most)).fetchall()

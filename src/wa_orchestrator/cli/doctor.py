@@ -162,7 +162,7 @@ def _redis(settings: Settings) -> Finding:
 
 
 def _embedded(settings: Settings, program: str) -> Finding:
-    """Ask the embedded Redis, if it runs: only its memory can be a trouble, its settings are ours."""
+    """Ask the embedded Redis, if it runs: only its memory can be a problem, its settings are ours."""
     weaknesses: tuple[Weakness, ...] = ()
     if (settings.data_dir / "redis" / "password").exists():
         with contextlib.suppress(OrchestratorError):  # it does not run now
@@ -289,7 +289,7 @@ def _kubernetes(settings: Settings) -> Finding:
 def _swarm(docker: Path, version: str) -> Finding:
     state = _output(docker, "info", "--format", "{{.Swarm.LocalNodeState}} {{.Swarm.ControlAvailable}}")
     if state != "active true":
-        lacking = "this engine is no manager of a swarm: run `docker swarm init`, or use the engine of a manager"
+        lacking = "this engine is not a swarm manager: run `docker swarm init`, or use the engine of a manager"
         return Finding("runner", Mark.PROBLEM, f"swarm, Docker {version}; {lacking}")
     away = _output(docker, "node", "ls", "--format", '{{if ne .Status "Ready"}}{{.Hostname}}{{end}}') or ""
     if names := away.split():

@@ -1,4 +1,4 @@
-"""Login throttle: wrong passwords slow their address down. Nobody is shut out by what others guess."""
+"""Login throttle: wrong passwords slow their address down. Other people's wrong guesses lock nobody out."""
 
 import asyncio
 from collections import Counter

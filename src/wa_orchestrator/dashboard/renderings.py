@@ -1,4 +1,4 @@
-"""Renderings of live pages: those who watch the same page, in one language and with the same rights, share one."""
+"""Renderings of live pages, shared by all viewers of a page with the same language and rights."""
 
 import asyncio
 import hashlib
@@ -58,7 +58,7 @@ class Renderings:
         self._entries: dict[Hashable, _Entry] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Rendering]], *, fresh_s: float) -> Rendering:
-        """Return the rendering of a page, made by whoever asks first; one older than `fresh_s` is made again."""
+        """Return the cached rendering of a page; it is rendered first if missing or older than `fresh_s`."""
         entry = self._entries.get(key)
         if entry is None or not self._is_fresh(entry, fresh_s):
             self._entries = {name: each for name, each in self._entries.items() if each.generation == self.generation}

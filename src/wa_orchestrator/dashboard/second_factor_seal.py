@@ -1,6 +1,6 @@
-"""Seals the secrets of second factors in Redis, with keys derived from AUTH_KEY, as credentials of sessions are sealed.
+"""Encrypts the secrets of second factors in Redis, with keys derived from AUTH_KEY.
 
-Whoever reads Redis, its files or a backup without AUTH_KEY cannot make codes with what he finds.
+Access to Redis, its files or a backup is not enough to make codes: that takes AUTH_KEY too.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""A trace of a clock that others may set, by a clock that nobody can set: how much time has passed since an instant."""
+"""Measures time on a clock that can be set (Redis') by a monotonic one: how much has passed since an instant."""
 
 import math
 from collections import deque

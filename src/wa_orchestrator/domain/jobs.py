@@ -1,4 +1,4 @@
-"""The jobs of the server: what it does by itself, when, and when it does it next."""
+"""Background jobs of the server, and when each runs next."""
 
 from datetime import datetime, time, tzinfo
 from enum import StrEnum

@@ -17,7 +17,7 @@ _USERNAME: Final = re.compile(r"@(?=[0-9._]*[a-z])[a-z0-9._]{3,35}(:[0-9]{4})?")
 
 
 class BadRecipient(Refused):
-    """The text is no recipient; the message says what to write instead."""
+    """The text is not a recipient; the message says what to write instead."""
 
     def __init__(self, text: str) -> None:
         super().__init__("BAD_RECIPIENT", text)
@@ -37,7 +37,7 @@ def parse(text: str) -> str:
             return bare
         raise BadRecipient("A group's id has digits before the @. Write it as 120363025246125486@g.us.")
     if bare.startswith("@"):
-        raise BadRecipient("A username is taken by messages only. Here write a phone, or lid:123456789012345.")
+        raise BadRecipient("Only messages accept a username. Write a phone, or lid:123456789012345.")
     return phone.parse(user if server == "s.whatsapp.net" else text)
 
 
@@ -61,7 +61,7 @@ class Username:
 
 
 def username_of(recipient: str) -> Username | None:
-    """Return the username of a recipient; None for any other. It is no address: WhatsApp tells whose it is."""
+    """Return the username of a recipient; None for any other. It is not an address: WhatsApp must be asked for that."""
     if not recipient.startswith("@"):
         return None
     name, _, key = recipient.removeprefix("@").partition(":")
@@ -90,11 +90,11 @@ def may_be_lid(recipient: str) -> bool:
 
 def lid_refusal(digits: str) -> Refused:
     """Return the refusal of digits that are a LID and were given as a phone."""
-    text = f"These digits are WhatsApp's LID of a person, no phone. Write lid:{digits}."
+    text = f"These digits are WhatsApp's LID of a person, not a phone number. Write lid:{digits}."
     return Refused("RECIPIENT_IS_LID", text, 422)
 
 
 def address(recipient: str) -> str:
-    """Return how a worker is told of a recipient: digits of a phone, or WhatsApp's own address."""
+    """Return a recipient as workers expect it: digits of a phone, or WhatsApp's own address."""
     lid = lid_of(recipient)
     return f"{lid}@lid" if lid else recipient

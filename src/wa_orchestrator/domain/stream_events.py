@@ -280,7 +280,7 @@ class ContactOptedOut(Payload):
 
 @dataclass(frozen=True, slots=True)
 class ContactIdentityChanged(Payload):
-    """A contact's number belongs to another WhatsApp account now: whoever had it before does not get our messages.
+    """A contact's number belongs to another WhatsApp account now: its former owner no longer gets our messages.
 
     `previous_lid` is the id of the former account.
     """

@@ -1,7 +1,7 @@
 """Idempotency keys: the first response to a request is stored, and a repeat of the request gets it again.
 
-That a key was used, and for which message, is written with the message itself. The response is written after it and
-nobody waits for that write: where the server dies before it, a repeat gets the same message with a new eta.
+That a key was used, and for which message, is written with the message itself. The response is stored afterwards,
+and no request waits for that: if the server dies before, a repeat gets the same message with a new eta.
 """
 
 import asyncio

@@ -58,7 +58,7 @@ def refusal(outcome: Rejection, sender: "Sender", now_ms: int) -> Refused:
         case Conflict():
             return conflict()
         case OptedOut():
-            return Refused("OPTED_OUT", "The recipient does not want to be written to. Nothing is sent to them.", 422)
+            return Refused("OPTED_OUT", "The recipient opted out. Nothing is sent to them.", 422)
         case DayFull(count):
             return Refused(
                 "DAILY_LIMIT",

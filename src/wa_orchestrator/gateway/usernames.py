@@ -1,4 +1,4 @@
-"""Usernames as recipients: whose one is, WhatsApp tells a session that asks, a few times a day."""
+"""Usernames as recipients: a session asks WhatsApp for the person behind one, a few times a day."""
 
 import re
 from hashlib import sha256

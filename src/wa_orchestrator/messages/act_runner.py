@@ -26,7 +26,7 @@ _REFUSALS: Final = {
     "NOT_SHOWN": (404, "There is no picture, or it is not shown to this account."),
     "UNKNOWN_GROUP": (404, "WhatsApp has no such group."),
     "NO_SUCH_MEMBER": (404, "Nobody in the group has this number."),
-    "NO_SUCH_REQUEST": (404, "This person does not ask to join, or no longer."),
+    "NO_SUCH_REQUEST": (404, "This person has no open request to join."),
     "UNKNOWN_USERNAME": (422, "Nobody on WhatsApp has this username. Ask the person for it, or write to their phone."),
     "USERNAME_KEY_NEEDED": (
         422,

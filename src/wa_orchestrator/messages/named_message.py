@@ -1,4 +1,4 @@
-"""Finds the message that a request names: by our id of a sent or an incoming one, or by WhatsApp's id."""
+"""Finds the message that a request names, by our id or by WhatsApp's."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 The small picture that came with a message has the suffix `.jpg`.
 
 A file that is being received has the suffix `.part` and the name of the command that asked for it. It is in the store
-before the command is answered, because whoever waits for it may be another process, on another machine.
+before the command is answered, because the process that waits for it may be on another machine.
 """
 
 import asyncio

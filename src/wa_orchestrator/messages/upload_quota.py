@@ -38,7 +38,7 @@ class UploadRoom:
     def take(self, size: int) -> None:
         """Take room for bytes that are about to be written; raises `Refused` with 507 where there is none."""
         if self._stored + _writing[self._mine] + size > self._quota:
-            text = "The files of this API key take all the room that it has. Unused ones go after a day."
+            text = "The files of this API key use up its quota. Unused files are deleted after a day."
             raise Refused("UPLOAD_QUOTA", text, INSUFFICIENT_STORAGE, limit=self._quota)
         disk = os.statvfs(self._directory)
         if disk.f_bavail * disk.f_frsize - size < self._reserve:

@@ -1,4 +1,4 @@
-"""Notices that Redis has lost its data: the settings are applied again, and the operator is told what is gone."""
+"""Detects that Redis has lost its data: applies the settings again, and alerts the operator."""
 
 import structlog
 

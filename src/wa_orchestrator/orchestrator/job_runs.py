@@ -1,4 +1,4 @@
-"""Records how jobs went, and runs those that somebody asked for. The leader does both."""
+"""Records the results of jobs, and runs jobs on request. Leader only."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""The table of jobs, for the API and the pages: what runs when, how it went, and when it runs next."""
+"""The table of background jobs, for the API and the pages: schedule, latest results, next run."""
 
 from dataclasses import dataclass
 from datetime import datetime, time

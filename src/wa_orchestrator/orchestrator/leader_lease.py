@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 class LeaderLease:
     """The lease as this process knows it. Scripts check it again, so a process that lost it can do no harm.
 
-    Every orchestrator listens on a channel of its own, which it loses with its last breath: followers see there that
+    Every orchestrator subscribes to a channel of its own for as long as its process lives: followers see there that
     the process of a leader has ended, and do not wait for the end of its lease.
     """
 

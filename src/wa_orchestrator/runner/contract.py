@@ -85,7 +85,7 @@ class StartFailed(Unavailable):
 
 
 class NoNodeForWorker(Unavailable):
-    """The engine answers, and no node takes the worker. That is no fault of its session."""
+    """The engine answers, and no node takes the worker. This does not count as a failure of the session."""
 
     def __init__(self, text: str) -> None:
         super().__init__("NO_NODE_FOR_WORKER", text)
@@ -122,9 +122,9 @@ class Runner(Protocol):
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop a worker with everything it started. When it returns, nothing of it runs.
 
-        The worker is asked to end (SIGTERM) and killed after `grace_s`; 0 kills it at once. An engine to which the
-        grace is told at the start takes that one. May be called repeatedly and for handles that are unknown or have
-        exited: then it does nothing.
+        The worker is asked to end (SIGTERM) and killed after `grace_s`; 0 kills it at once. Engines that fix the grace
+        period at the start use that one. May be called repeatedly and for handles that are unknown or have exited: then
+        it does nothing.
 
         Of a lost worker it returns without proof: the engine ends it when its node is back.
         """

@@ -119,7 +119,7 @@ async def swarm_runner(settings: Settings) -> "AsyncIterator[SwarmRunner]":
     )
     async with Docker() as docker:
         runner = SwarmRunner(docker, settings.cluster_name, spec, settings.swarm_constraints)
-        await runner.survey()  # an engine that is away, or no manager, is told at the start
+        await runner.survey()  # an engine that does not answer, or is not a manager, fails the start
         yield runner
 
 

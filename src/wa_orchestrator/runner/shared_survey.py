@@ -1,4 +1,4 @@
-"""One survey for all polls of a second: hundreds of workers are polled every second, and a survey finds them all."""
+"""Shares one survey among all polls of a second: hundreds of workers are polled every second."""
 
 import asyncio
 import time

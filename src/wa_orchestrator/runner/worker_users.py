@@ -1,7 +1,7 @@
-"""A user of its own for every worker, from a range of numbers that belongs to nobody else on the machine.
+"""A user id for every worker, from a range that no account of the machine uses.
 
-The number is kept as the group of the worker's place: whoever reads the place has it, there is no second record that
-could disagree, and it survives restarts. The place itself is closed to that group.
+The number is stored as the group of the worker's directory, so it survives restarts and there is no second record that
+could disagree. The directory itself is closed to that group.
 """
 
 import os

@@ -336,7 +336,7 @@ async def _print_banners(server: Server, fleet: int) -> None:
 
 
 async def _proxy_note(context: Context) -> str:
-    """Return a note for a new installation: without a proxy no account can be linked."""
+    """Return a note for the banner of a new installation: without a proxy no account can be linked."""
     if context.settings.allow_direct:
         return "ALLOW_DIRECT is on: sessions without a proxy connect from this machine's own IP address."
     if await records.proxies(context.scripts):

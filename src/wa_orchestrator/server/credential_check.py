@@ -1,7 +1,7 @@
 """Refuses to start with an AUTH_KEY that opens none of the credentials which are stored in Redis.
 
-`secrets.ensure` does the same for files, before it generates a key. Redis can be asked only later, and then a new key
-may be on disk: so this is asked at every start, not only at the one that generated it.
+`secrets.ensure` does the same for files, before it generates a key. Redis can be asked only later, when a new key may
+be on disk: so this is checked at every start, not only at the one that generated it.
 """
 
 from wa_orchestrator.context import Context

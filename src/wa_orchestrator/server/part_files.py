@@ -1,7 +1,7 @@
 """Files that the parts of a compose installation share: directories with their owners, settings, the password of Redis.
 
-Containers get settings as files, because whoever may look at a container sees its environment. The operator's `.env`
-may belong to anybody and be closed to others, so the parts get a copy. Everything here may be repeated at any time.
+Containers get settings as files, because inspecting a container shows its environment. The operator's `.env` may belong
+to anybody and be closed to others, so the parts get a copy. Everything here may be repeated at any time.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""How the jobs of the server went lately, when they go on, and which were asked for by hand."""
+"""Background jobs: their latest runs, the next one, and requests to run one by hand."""
 
 import json
 from dataclasses import asdict, dataclass

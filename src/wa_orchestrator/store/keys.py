@@ -32,7 +32,7 @@ GATEWAY_WAITING: Final = "gateway:unrouted"
 """hash phone → how many of its messages in `gateway:jobs` are due now · admit, route, cancel · a field ends at 0"""
 
 STRANGE_JOBS: Final = "gateway:jobs:set-aside"
-"""list of what was in `gateway:jobs` and is no message, the latest 1,000 · set_aside_job · for people to look at"""
+"""list of entries of `gateway:jobs` that are not messages, the latest 1,000 · set_aside_job · for inspection"""
 
 SEQUENCE: Final = "messages:sequence"
 """counter; the order of acceptance · admit, promote, retry · for ever"""

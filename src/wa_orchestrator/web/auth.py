@@ -108,7 +108,7 @@ def _are_two(headers: Mapping[bytes, bytes]) -> bool:
 async def authenticate(context: Context, request: Request, scope: Scope, span: RouteSpan = RouteSpan.FLEET) -> Caller:
     """Return the caller; raise `Refused` with 401 without a valid key, with 403 if this route is closed to it."""
     headers = request.scope["headers"]
-    # Whoever stands in front of us may have checked the other one.
+    # A proxy in front of this server may have checked the other one.
     if any(sum(name == each for name, _ in headers) > 1 for each in _KEY_HEADERS) or _are_two(dict(headers)):
         raise Refused("API_KEY_AMBIGUOUS", "The request has two API keys. Send one.", 401)
     secret = key_in(dict(headers))

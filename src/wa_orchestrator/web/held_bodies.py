@@ -1,6 +1,6 @@
-"""Bytes of request bodies in memory at once: so many of each sender, of each session's senders, and in all.
+"""Limits the bytes of request bodies in memory at once: per sender, per session, and in all.
 
-A rate does not bound them: whoever sends slowly holds for an hour what he was allowed to send in a minute.
+A rate does not bound them: a slow sender holds for an hour what it may send in a minute.
 """
 
 from collections import Counter

@@ -15,7 +15,7 @@ _MINUTE_S: Final = 60.0
 
 
 class Rates:
-    """Counts requests by name: so many per minute, all of them at once if need be."""
+    """Counts requests by name: a limit per minute, which may be used up at once."""
 
     def __init__(self) -> None:
         self._arrivals: dict[str, float] = {}

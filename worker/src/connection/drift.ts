@@ -1,11 +1,11 @@
-// What WhatsApp sends that this worker does not know, counted by shape: names and numbers of the protocol, never contents. The
+// Parts of the protocol that this worker does not know, counted by shape: names and numbers, never contents. The
 // server adds up the shapes of all sessions, so that a change of WhatsApp is seen before it costs messages.
 import { type BinaryNode, getAllBinaryNodeChildren, proto, type WASocket } from 'baileys'
 import { fieldNumbers } from '../messages/first-contact-token.ts'
 import type { Events } from '../server/events.ts'
 
 const REPORT_AFTER_MS = 30_000
-/** Names come from the other side: only so many are told apart, and none may be longer. */
+/** Names come from the other side: their number and their length are limited. */
 const MOST_SHAPES = 100
 const NAME = /^[A-Za-z0-9_.:@-]{1,48}$/
 

@@ -10,7 +10,7 @@ export class Fence {
   /** Called when the time is over. */
   onLost: () => void = () => undefined
 
-  /** 0 is no fence. The clock is this machine's own and monotonic; no two clocks are compared. */
+  /** 0 means no fence. The clock is this machine's own and monotonic; no two clocks are compared. */
   constructor(fenceMs: number, now: () => number = () => performance.now()) {
     this.#fenceMs = fenceMs
     this.#now = now

@@ -58,7 +58,7 @@ export class Version {
     this.#least = newest(DEFAULT_CONNECTION_CONFIG.version as WAVersion, known)
   }
 
-  /** What to connect with. Looks it up once a day; a failed look-up falls back, except that a proxy which fails is told. */
+  /** What to connect with. Looks it up once a day; a failed look-up falls back, except that a proxy failure is reported. */
   async current(): Promise<WAVersion> {
     const remembered = this.#read()
     const fresh = remembered && Date.now() - remembered.at < MAX_AGE_MS

@@ -1,4 +1,4 @@
-// Calls to the account, reported as events: that somebody calls, and how it ended. Where it is wanted, they are rejected at once.
+// Calls to the account, reported as events at their start and end. With REJECT_CALLS they are rejected at once.
 import { isLidUser, isPnUser, jidDecode, jidNormalizedUser, type WACallEvent, type WASocket } from 'baileys'
 import { millisOf, within } from '../connection/timing.ts'
 import { describeError, type Log } from '../log.ts'

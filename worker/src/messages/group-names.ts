@@ -1,4 +1,4 @@
-// What groups are called, for the events of their messages.
+// Names of groups, for the events of their messages.
 import { isJidGroup, type WASocket } from 'baileys'
 import { within } from '../connection/timing.ts'
 import { Bounded } from '../store/bounded-cache.ts'

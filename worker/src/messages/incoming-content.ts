@@ -287,7 +287,7 @@ function other(content: Message, type: string): Content {
   return { kind: 'other', name: type.slice(0, LONGEST_NAME), ...(text ? { text } : {}) }
 }
 
-/** What kind of message it is, and what can be told of it; undefined for housekeeping. */
+/** The kind and the reported parts of a message; undefined for housekeeping. */
 export function read(message: Optional<Message>, key: WAMessageKey = {}): Content | undefined {
   const content = unwrap(message)
   const type = content ? getContentType(content) : undefined

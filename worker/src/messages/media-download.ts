@@ -107,7 +107,7 @@ export class MediaDownload {
     this.#log = log
   }
 
-  /** Downloads the file of a stored message; whoever asked removes it. Fails with a code. */
+  /** Downloads the file of a stored message; the caller removes it. Fails with a code. */
   async run(whatsappId: string, sock: WASocket, maxBytes: number): Promise<Downloaded> {
     if (this.#running >= MOST_AT_ONCE) await new Promise<void>(resolve => this.#waiting.push(resolve))
     this.#running++

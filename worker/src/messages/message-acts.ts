@@ -1,4 +1,4 @@
-// What the server asks for besides sending: reactions, edits, deletions, read marks, typing, look-ups, blocks.
+// Acts besides sending, on the server's request: reactions, edits, deletions, read marks, typing, look-ups, blocks.
 import {
   type AnyMessageContent,
   generateMessageIDV2,

@@ -1,4 +1,4 @@
-// Messages that arrived and cannot be read: told once, after a while in which their author may send them again. The note of
+// Messages that arrived and cannot be read: reported once, after a while in which their author may send them again. The note of
 // one is in the file before WhatsApp hears that we have it, so that no end of the process makes it vanish unseen.
 import {
   type BinaryNode,
@@ -41,7 +41,7 @@ const VIEW_ONCE = new Set(['view_once', 'view_once_unavailable_fanout'])
 /** Ids are unique only among the messages of one author. */
 const nameOf = (author: string, id: string): string => `${jidNormalizedUser(author)}/${id}`
 
-/** What can be told of a message by its envelope; undefined for what a person did not write to us. */
+/** What the envelope says about a message; undefined for anything that a person did not write to us. */
 export function describe({ attrs }: BinaryNode, reason: Reason, own: (string | undefined)[]): Note | undefined {
   const { id, from = '', participant, recipient, category, t, notify } = attrs
   const group = isJidGroup(from) ? from : undefined
@@ -156,7 +156,7 @@ export class Undecryptable {
     this.#timer = setTimeout(() => this.#tell(), Math.max(0, next - Date.now()))
   }
 
-  /** Tells what is due, each in the transaction that remembers that it was told. */
+  /** Reports what is due, each in the transaction that remembers the report. */
   #tell(): void {
     const { prepare, seal } = this.#database
     const rows = prepare('SELECT name, value FROM undecryptable WHERE told = 0 AND due_at <= ?').all(Date.now())

@@ -8,7 +8,7 @@ type ServiceSettings = Pick<Settings, 'outboxUrl' | 'workerToken' | 'epoch'>
 /** What the server has: a copy, the sealed changes after it in their order, and the epoch and number of the copy. */
 export type StoredCredentials = { epoch: number; first: number; copy: Buffer; changes: Buffer[] }
 
-/** `refused` is no matter of waiting: the server lacks what came before, or the body is too long for it. */
+/** `refused`: waiting does not help, because the server lacks what came before, or the body is too long for it. */
 export type Delivery = 'stored' | 'refused' | 'unreachable'
 
 const CALL_TIMEOUT_MS = 15_000
@@ -48,7 +48,8 @@ export class CredentialService {
     if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`)
     const [copy, ...changes] = split(answer.body)
     const [epoch, first] = [Number(answer.headers['x-epoch']), Number(answer.headers['x-first'])]
-    if (!copy || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(first)) throw new Error('the answer is no copy')
+    if (!copy || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(first))
+      throw new Error('the answer is not a copy')
     return { epoch, first, copy, changes }
   }
 

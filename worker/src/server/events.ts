@@ -117,7 +117,7 @@ export class Events {
     this.#database = database
     this.#webhook = new Webhook(settings.webhookSecret)
     this.#nextSequence = database ? makeCounter(database) : () => undefined
-    // What an older worker knew of its own state is no news any more; this one will report its own.
+    // An older worker's reports of its own state are outdated; this one will report its own.
     if (database)
       this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
     database

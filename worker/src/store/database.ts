@@ -64,7 +64,7 @@ export type Database = {
   checkEpoch(): void
   /** Called after each commit. */
   onCommit: () => void
-  /** Called when a write failed by the disk's fault. The writer is told as well, but Baileys takes that for an undecryptable message. */
+  /** Called when a write failed by the disk's fault. The writer gets the error too, but Baileys takes that for an undecryptable message. */
   onDiskFailure: (error: unknown) => void
   /** What whoever tells the world of a commit waits for; undefined where the file is all there is. */
   durable: () => Promise<void> | undefined
@@ -260,7 +260,7 @@ export function copyDatabase({ sql }: Pick<Database, 'sql'>, directory: string, 
   return name
 }
 
-/** The epoch that is stored may only rise: whoever finds a higher one than its own has been replaced. */
+/** The stored epoch only rises: a worker that finds one higher than its own has been replaced. */
 function guardEpoch(sql: DatabaseSync, epoch: number): () => void {
   const select = sql.prepare("SELECT value FROM meta WHERE name = 'epoch'")
   return () => {

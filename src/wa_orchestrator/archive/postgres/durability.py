@@ -1,4 +1,4 @@
-"""What the PostgreSQL of the archive promises: whether what it was given survives the death of its machine."""
+"""Checks whether the PostgreSQL of the archive is durable: that commits survive the death of its machine."""
 
 import contextlib
 from dataclasses import dataclass

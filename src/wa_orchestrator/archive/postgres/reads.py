@@ -19,7 +19,7 @@ from wa_orchestrator.store.records import Entry
 
 MESSAGE: Final = "SELECT id, record, body, timeline, ended_at FROM message"
 INCOMING: Final = "SELECT place, name, fields FROM incoming"
-#: Hits of the index of words that are looked at for one search.
+#: Hits of the index of words that are examined for one search.
 _MOST_HITS: Final = 2_000
 
 

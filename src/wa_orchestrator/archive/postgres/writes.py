@@ -127,7 +127,7 @@ def _incoming_row(place: int, copy: IncomingCopy) -> tuple[int | str | list[str]
 
 
 def erase_texts(connection: Connection, until_ms: int, most: int) -> int:
-    """Erase texts of messages by a mark, so that none is looked at twice, and incoming messages, which are texts."""
+    """Erase texts of messages, which a mark keeps from being examined twice, and incoming messages, which are texts."""
     query = "SELECT ended_at FROM message WHERE ended_at > %s AND ended_at <= %s ORDER BY ended_at LIMIT %s"
     erase = "UPDATE message SET body = NULL, words = '{}' WHERE ended_at > %s AND ended_at <= %s"
     with transaction(connection):

@@ -1,4 +1,4 @@
-"""Rendered fragments by what they show: an open page is rendered four times a second, and most of it stays the same."""
+"""Cache of rendered fragments: an open page is rendered four times a second, and most of it does not change."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -12,7 +12,7 @@ _KEPT_S: Final = 600.0
 
 
 class Fragments:
-    """The fragments that were used last. A key has everything that its fragment depends on."""
+    """A least-recently-used cache. A key has everything that its fragment depends on."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Markup] = {}

@@ -44,5 +44,5 @@ async def names_of_targets(scripts: Scripts) -> dict[str, str]:
 
 
 async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Return no live parts: entries do not move under the eyes of who reads them."""
+    """Return no live parts: entries must not move while somebody reads them."""
     return {}

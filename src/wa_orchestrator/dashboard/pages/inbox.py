@@ -202,7 +202,7 @@ async def _others(renderer: Renderer, view: View, detail: ConversationDetail | N
 
 
 async def _names(renderer: Renderer, view: View) -> dict[str, str]:
-    """Return to whom a conversation can be given. Who sees some sessions only does not see who else works."""
+    """Return the people to whom a conversation can be assigned. Those with a limited view do not see other people."""
     own = view.person.account if view.person else ""
     every = await people.every(renderer.context.scripts)
     return {each.id: each.name for each in every if not view.is_limited or each.id == own}

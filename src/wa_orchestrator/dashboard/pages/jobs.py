@@ -1,4 +1,4 @@
-"""Jobs page: what the server does by itself, how it went, and when it does it next."""
+"""Jobs page: background jobs, their latest results and next runs."""
 
 from collections.abc import Mapping, Sequence
 

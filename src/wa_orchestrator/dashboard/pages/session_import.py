@@ -1,4 +1,4 @@
-"""Page for moving in: linked devices of other programs, shown before anything is done."""
+"""Import page: linked devices of other programs, checked and shown before they are imported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

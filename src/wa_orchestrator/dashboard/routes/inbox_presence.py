@@ -47,7 +47,7 @@ class PresenceRoutes(APIRouter):
         try:
             told = Attendance.model_validate_json(await request_body.read(request, _MAX_BYTES))
         except ValidationError:
-            raise Refused("BAD_JSON", "This is no note of presence. Reload the page.", 422) from None
+            raise Refused("BAD_JSON", "This is not a presence report. Reload the page.", 422) from None
         scripts, caller = self._context.scripts, person.caller
         asked = conversation.parse_id(told.conversation)
         known = await conversation_records.find(scripts, *asked) if asked else None

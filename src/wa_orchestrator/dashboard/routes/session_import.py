@@ -1,4 +1,4 @@
-"""Route of the page for moving in: one account of another program is checked, or taken over."""
+"""Route of the import page: checks one account of another program, or imports it."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -59,7 +59,7 @@ class MovingInRoutes(APIRouter):
         try:
             picked = PickedAccount.model_validate_json(await request_body.read(request, MAX_ACCOUNT_BYTES))
         except ValidationError:
-            raise Refused("BAD_JSON", "This is no account. Reload the page.", 422) from None
+            raise Refused("BAD_JSON", "This is not an account. Reload the page.", 422) from None
         view = await self._renderer.view(request, person, "import")
         answer = await internal_api.call(self._app, person.caller, "POST", "/api/sessions/import", picked.body(act))
         found = AccountRow(picked.number, picked.place, picked.id, answer)

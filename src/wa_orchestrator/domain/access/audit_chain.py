@@ -39,7 +39,7 @@ class Damage(StrEnum):
     """What is wrong with a line."""
 
     UNREADABLE = "UNREADABLE"
-    """It is no JSON object with the fields of an entry."""
+    """It is not a JSON object with the fields of an entry."""
     CHANGED = "CHANGED"
     """Its hash is not that of its content."""
     OUT_OF_ORDER = "OUT_OF_ORDER"
@@ -69,7 +69,7 @@ def line_of(previous: Link, entry: Mapping[str, Any]) -> tuple[str, Link]:
 
 
 def link_of(line: str) -> Link | None:
-    """Return the link that a line adds to the chain; None if it is no line of a chain."""
+    """Return the link that a line adds to the chain; None if it is not a line of a chain."""
     try:
         raw = json.loads(line)
         return Link(int(raw["number"]), str(raw["hash"]))

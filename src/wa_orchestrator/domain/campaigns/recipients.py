@@ -27,7 +27,7 @@ class LineProblem(StrEnum):
     NO_NUMBER = "NO_NUMBER"
     """The column with the number is empty."""
     BAD_NUMBER = "BAD_NUMBER"
-    """It is no phone number."""
+    """It is not a phone number."""
     SPREADSHEET_NUMBER = "SPREADSHEET_NUMBER"
     """A spreadsheet has rounded the number, as in 9.7250E+11. Format the column as text and export again."""
     RECIPIENT_IS_LID = "RECIPIENT_IS_LID"

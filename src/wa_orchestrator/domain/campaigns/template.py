@@ -19,7 +19,7 @@ def fields_of(text: str) -> list[str]:
 
 
 def has_stray_braces(text: str) -> bool:
-    """Whether a text has braces that are no field: people would read them."""
+    """Whether a text has braces outside of a field: recipients would read them."""
     rest = _FIELD.sub("", text)
     return "{{" in rest or "}}" in rest or "" in fields_of(text)
 

@@ -39,7 +39,7 @@ DEAD = frozenset({S.FAILED, S.UNKNOWN})
 #: WhatsApp has it.
 SUCCEEDED = frozenset({S.SENT, S.DELIVERED, S.READ})
 
-#: The transitions forward. An ack of success is true whenever and by whom it is reported, so it may follow anything.
+#: The transitions forward. An ack of success is true whenever it arrives, so it may follow anything.
 FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = {
     S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
     S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,

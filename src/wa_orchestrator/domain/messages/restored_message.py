@@ -1,4 +1,4 @@
-"""What becomes of an open message when a backup is restored into an empty Redis: what may have left does not leave
+"""Decides about open messages when a backup is restored into an empty Redis: what may have been sent is not sent
 again by itself.
 
 The journal beside the backups has notes about each message since the backup. Folded in the order of time they are its

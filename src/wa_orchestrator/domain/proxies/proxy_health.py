@@ -126,7 +126,7 @@ def _verdict(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Pat
 
 
 class Complaint(StrEnum):
-    """What a worker's complaint says about its proxy."""
+    """What a worker's report of a failure says about its proxy."""
 
     LATE = "LATE"
     """Nothing: the proxy has passed a check since, or the server was away at that time."""
@@ -137,7 +137,7 @@ class Complaint(StrEnum):
 
 
 def weigh_complaint(at_ms: int, *, passed_at_ms: int, present_since_ms: int, patience: Patience) -> Complaint:
-    """Return what a complaint is worth. `at_ms` is when the worker gave up, not when we heard of it."""
+    """Classify a worker's complaint. `at_ms` is when the worker gave up, not when the report arrived."""
     if at_ms <= max(passed_at_ms, present_since_ms):
         return Complaint.LATE
     return Complaint.DOUBTFUL if at_ms - patience.incident_ms <= present_since_ms else Complaint.STRIKE

@@ -112,7 +112,7 @@ def _check_scheme(scheme: str) -> None:
             f"Begins with {scheme}://, which looks names up on this machine and so shows where you are (a DNS leak). "
             f"Write {SCHEME}://."
         )
-    raise BadProxyUrl(f"Begins with {scheme}://, which is no proxy we can use. Write {SCHEME}://.")
+    raise BadProxyUrl(f"Begins with {scheme}://, which is not supported. Write {SCHEME}://.")
 
 
 def _login(login: str | None) -> tuple[str | None, str | None]:
@@ -123,8 +123,8 @@ def _login(login: str | None) -> tuple[str | None, str | None]:
         raise BadProxyUrl(f"A proxy's password needs a user before it. Write it like {EXAMPLE}.")
     if re.search(r"[/?#@\s]", login):
         raise BadProxyUrl(
-            "A user or a password has a sign that must be percent-encoded: @ as %40, / as %2F, # as %23, ? as %3F, "
-            "a space as %20."
+            "The user or password has a character that must be percent-encoded: @ as %40, / as %2F, # as %23, "
+            "? as %3F, a space as %20."
         )
     plain = unquote(user), unquote(password)
     if any(len(part.encode()) > _LONGEST_SECRET for part in plain):
@@ -139,9 +139,9 @@ def _host(host: str) -> str:
         try:
             return str(IPv6Address(host[1:-1]))
         except AddressValueError:
-            raise BadProxyUrl("Between the square brackets stands no IPv6 address.") from None
+            raise BadProxyUrl("The square brackets must contain an IPv6 address.") from None
     if not _HOST.fullmatch(host):
-        raise BadProxyUrl("The proxy's host is no name and no address. Letters, digits, dots and dashes may be in it.")
+        raise BadProxyUrl("The proxy's host is not a valid name or address. Use letters, digits, dots and dashes.")
     return host.lower().removesuffix(".")
 
 

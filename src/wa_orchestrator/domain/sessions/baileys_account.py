@@ -47,7 +47,7 @@ class BaileysAccount:
 def read(files: Mapping[str, str]) -> BaileysAccount:
     """Return the account in files of Baileys' layout; others are left out. Raises `Refused` if it cannot be used."""
     if CREDENTIALS not in files:
-        raise Refused("IMPORT_NO_CREDENTIALS", "There is no creds.json: this is no account of Baileys.", 422)
+        raise Refused("IMPORT_NO_CREDENTIALS", "There is no creds.json: this is not an account of Baileys.", 422)
     kept = {name: json.dumps(_decoded(name, text)) for name, text in files.items() if _FILE.fullmatch(name)}
     credentials = _decoded(CREDENTIALS, files[CREDENTIALS])
     return _account(credentials, kept)
@@ -57,7 +57,7 @@ def read_document(text: str) -> BaileysAccount:
     """Return the account of one exported document: `creds` beside its keys, or beside `keys` by type."""
     document = _decoded("document", text)
     if not isinstance(document, dict) or "creds" not in document:
-        raise Refused("IMPORT_NO_CREDENTIALS", "The document has no `creds`: this is no account of Baileys.", 422)
+        raise Refused("IMPORT_NO_CREDENTIALS", "The document has no `creds`: this is not an account of Baileys.", 422)
     by_type = _unwrapped("keys", document.get("keys") or {})
     flat = {name: value for name, value in document.items() if name not in ("creds", "keys")}
     for kind, entries in (by_type if isinstance(by_type, dict) else {}).items():

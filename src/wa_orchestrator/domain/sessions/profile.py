@@ -1,7 +1,7 @@
 """Profiles: what a session shows as under "linked devices". An operator lists them; a session keeps its own for life.
 
 A profile is a real system with a real browser. None is made up and none is changed later: both are what a farm looks
-like, and a name that is no system makes linking by code fail.
+like, and linking by code fails with a name that is not a real system.
 """
 
 import re
@@ -20,11 +20,11 @@ DEFAULT: Final = "Ubuntu"
 
 
 class BadProfile(Refused):
-    """A text that is no profile."""
+    """The text is not a profile."""
 
     def __init__(self, text: str, problem: str) -> None:
         shown = text[:60]
-        super().__init__("BAD_PROFILE", f"{shown!r} is no profile: {problem}", 422, path="name")
+        super().__init__("BAD_PROFILE", f"{shown!r} is not a profile: {problem}", 422, path="name")
 
 
 @dataclass(frozen=True, slots=True)

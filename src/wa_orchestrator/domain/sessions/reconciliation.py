@@ -1,4 +1,4 @@
-"""Plans how the workers that run become those that should: at most one per session, of the right epoch."""
+"""Plans which workers to start, stop, adopt or replace: at most one per session, of the right epoch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ def _for_session(
     # A second worker of a session gets no grace: the two would disconnect each other from WhatsApp.
     instructions: list[Instruction] = [Stop(worker.handle, session_id) for worker in others]
     if keep.is_lost:
-        # Whoever supervises an adopted one replaces it.
+        # The watchdog replaces an adopted one.
         return instructions if keep.handle in adopted else [*instructions, Replace(session_id, keep.handle, epoch)]
     if keep.epoch != epoch:
         instructions.append(Replace(session_id, keep.handle, epoch))

@@ -143,7 +143,7 @@ def _string(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise BadEvent(path, "must be a string")
     value = value[:LONGEST_STRING]
-    # Half of a surrogate pair has no UTF-8: whoever sends one would have the event fail at every attempt.
+    # Half of a surrogate pair cannot be encoded as UTF-8: a sender could make the event fail at every attempt.
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 

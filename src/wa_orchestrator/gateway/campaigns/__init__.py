@@ -1,1 +1,1 @@
-"""Campaigns: made of a file, handed to the queues a few at a time, and watched until the answers have come."""
+"""Campaigns: created from a file, fed into the queues a few at a time, and followed until answers have come."""

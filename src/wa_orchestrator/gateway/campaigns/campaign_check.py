@@ -1,4 +1,4 @@
-"""Checks a campaign before it comes to be: its text, its file, and who has opted out. Says everything at once."""
+"""Checks a campaign before it is created: its text, its file, and opt-outs. Reports all problems at once."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,10 +30,10 @@ _FILE_TEXTS: Final = {
 }
 _LINE_TEXTS: Final = {
     LineProblem.NO_NUMBER: "Line {line}: there is no number.",
-    LineProblem.BAD_NUMBER: "Line {line}: {value} is no phone number with its country code.",
+    LineProblem.BAD_NUMBER: "Line {line}: {value} is not a phone number with its country code.",
     LineProblem.SPREADSHEET_NUMBER: "Line {line}: a spreadsheet turned the number into {value}. Format the column as "
     "text and export the file again.",
-    LineProblem.RECIPIENT_IS_LID: "Line {line}: {value} is WhatsApp's LID of a person, no phone.",
+    LineProblem.RECIPIENT_IS_LID: "Line {line}: {value} is WhatsApp's LID of a person, not a phone number.",
     LineProblem.FIELD_EMPTY: "Line {line}: {{{{{value}}}}} is empty.",
     LineProblem.TOO_LONG: "Line {line}: the text gets too long.",
 }
@@ -69,7 +69,7 @@ async def _without_lids(context: Context, read: Recipients) -> Recipients:
 
 def _check_text(context: Context, text: str) -> None:
     if template.has_stray_braces(text):
-        raise Refused("CAMPAIGN_BRACES", "The text has {{ or }} that is no field. Write a field as {{name}}.", 422)
+        raise Refused("CAMPAIGN_BRACES", "The text has {{ or }} outside of a field. Write a field as {{name}}.", 422)
     words = context.settings.stop_words
     if not template.tells_how_to_stop(text, words):
         known = ", ".join(words)

@@ -37,7 +37,7 @@ _MOST_ROWS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class EndDate:
-    """When the last message leaves (0 = nobody can say), how many leave on which day, and by how many phones."""
+    """When the last message leaves (0 = unknown), how many leave on which day, and by how many phones."""
 
     at_ms: int
     days: Sequence[tuple[date, int]]

@@ -1,7 +1,7 @@
 """Campaign feeder: hands recipients to the queues, a few at a time, and follows what becomes of their messages.
 
 Kill it anywhere: a recipient waits until `record_campaign_row` has run, and the id of their message follows from the
-campaign and the row. Whoever comes next finds the message by it, or makes it, once.
+campaign and the row. The next feeder finds the message by it, or makes it, once.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The hot path of sending one message: what makes it fast, and nothing that decides anything.
+"""The hot path of sending one message: it makes sends fast and decides nothing.
 
 `GATEWAY_HOT_PATH=false` switches it off: uvicorn's own protocol, FastAPI's routes and a call of Redis for each message
 then give the same responses more slowly. `HotPath` is its interface; nothing else outside this folder is imported from

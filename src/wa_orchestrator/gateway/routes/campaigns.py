@@ -153,7 +153,7 @@ class CampaignRoutes(RouteGroup):
             outcome = await campaign_records.change(self._scripts, campaign, state, why=why, bans=bans)
             if isinstance(outcome, StateChanged):
                 return await self._detail(await self._find(campaign_id))
-        raise Unavailable("CAMPAIGN_BUSY", "The campaign changes all the time. Try again.")
+        raise Unavailable("CAMPAIGN_BUSY", "The campaign is being changed by others. Try again.")
 
     async def _detail(self, campaign: Campaign) -> CampaignDetail:
         tally = await campaign_rows.tally(self._scripts, campaign.id)

@@ -32,7 +32,7 @@ class FileStore(Protocol):
         """
 
     async def touch(self, name: str, at: float) -> None:
-        """Give a file a later time. It never gets an earlier one, whoever else gives it one at the same moment."""
+        """Give a file a later time. Concurrent calls never leave it an earlier one."""
 
     async def rename(self, name: str, new: str) -> None:
         """Give a file another name and the present time. Raises `FileNotFoundError` where there is none."""

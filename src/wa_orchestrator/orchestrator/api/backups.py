@@ -64,7 +64,7 @@ class RunView(ResponseModel):
         description="`sessions`, `redis`, `history`, `writing`, `copying` of a backup; `restoring`, `starting` of a "
         "restore.",
     )
-    done: int = Field(description="So many sessions are done.")
+    done: int = Field(description="Number of sessions that are done.")
     total: int
     session: OptionalText = Field(description="The one it is at.")
     by: OptionalText
@@ -109,7 +109,7 @@ class BackupsResponse(ResponseModel):
     requested: bool = Field(description="A backup was asked for and begins at once.")
     latest: list[EndedRunView]
     next_at: Timestamp = Field(description="When the next daily backup is made.")
-    keep: int = Field(description="So many are kept.")
+    keep: int = Field(description="Number of backups that are kept.")
     encrypted: bool = Field(description="New ones are encrypted.")
     copy_dir: OptionalText = Field(description="The directory where second copies go.")
     copy_url: OptionalText = Field(description="The bucket where second copies go.")

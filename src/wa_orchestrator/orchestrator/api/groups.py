@@ -156,7 +156,7 @@ class GroupRoutes(RouteGroup):
         return _read(GroupDetail, answer.get("group"))
 
     async def create_group(self, session_id: SessionId, body: NewGroup, caller: LimitedOperator) -> GroupView:
-        """Make a group with nobody else in it; people join by its link."""
+        """Create a group without other members; people join by its link."""
         session = await find(self._context, session_id, caller.reach)
         _require_subject(body.subject)
         answer = await self._tell(session, "create_group", Limit.GROUPS, text=body.subject)
@@ -195,23 +195,23 @@ class GroupRoutes(RouteGroup):
         return ActDone()
 
     async def get_group_link(self, session_id: SessionId, group_id: GroupId, caller: LimitedOperator) -> GroupLink:
-        """Get the link by which people join; whoever has it can pass it on."""
+        """Get the link by which people join. Everybody who has it can pass it on."""
         return _read(GroupLink, await self._ask(caller, session_id, "group_link", Limit.ACTS, to=group_id))
 
     async def renew_group_link(self, session_id: SessionId, group_id: GroupId, caller: LimitedOperator) -> GroupLink:
-        """Make a new link; the old one leads nowhere from then on."""
+        """Make a new link; the old one stops working."""
         answer = await self._ask(caller, session_id, "renew_group_link", Limit.GROUPS, to=group_id)
         await self._audit(caller, "group.renew_link", group_id, session=session_id)
         return _read(GroupLink, answer)
 
     async def list_join_requests(self, session_id: SessionId, group_id: GroupId, caller: LimitedReader) -> JoinRequests:
-        """List who asks to join a group whose admins decide."""
+        """List requests to join a group whose admins decide."""
         return _read(JoinRequests, await self._ask(caller, session_id, "join_requests", Limit.ACTS, to=group_id))
 
     async def answer_join_request(
         self, session_id: SessionId, group_id: GroupId, body: JoinAnswer, caller: LimitedOperator
     ) -> ActDone:
-        """Let somebody in who asked to join, or do not."""
+        """Approve or reject a request to join."""
         session = await find(self._context, session_id, caller.reach)
         named = {"to": group_id, "text": body.answer, **await self._names(body.member)}
         await self._tell(session, "answer_join_request", Limit.ACTS, **named)
@@ -239,7 +239,7 @@ def _require_subject(subject: str) -> None:
 
 
 def _read(model: type[T], answer: object) -> T:
-    """Return what a worker told; one that was taken over may tell anything."""
+    """Validate a worker's answer; a compromised worker may answer anything."""
     try:
         return model.model_validate(answer)
     except (ValidationError, OverflowError) as error:

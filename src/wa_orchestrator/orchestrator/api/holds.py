@@ -90,7 +90,7 @@ class HoldsResponse(ResponseModel):
 
 
 class LiftedHold(ResponseModel):
-    """Sending goes on."""
+    """Sending resumes."""
 
     lifted: Literal[True] = True
 

@@ -42,7 +42,7 @@ class ProfileView(ResponseModel):
 
 
 class InventoryResponse(ResponseModel):
-    """What new sessions can be made of."""
+    """Free slots and profiles for new sessions."""
 
     slots: Inventory
     low_slots: bool = Field(description="Fewer slots than `LOW_INVENTORY_SLOTS` are free, or sessions wait.")
@@ -94,7 +94,7 @@ class InventoryRoutes(RouteGroup):
     async def remove_profile(
         self, name: Annotated[str, Query(max_length=60, description=_NAME)], caller: OperateCaller
     ) -> ProfileRemoved:
-        """Take a profile from the list. Sessions that have it keep it."""
+        """Remove a profile from the list. Sessions that have it keep it."""
         if name in self._settings.device_profiles:
             text = f"{name} comes from the setting DEVICE_PROFILES. Change it there, and restart the server."
             raise Refused("PROFILE_OF_SETTINGS", text, 409)

@@ -1,4 +1,4 @@
-"""Routes of jobs: what runs when, how it went, and a run by hand."""
+"""Routes of background jobs: schedule, latest results, and running one by hand."""
 
 from typing import Annotated, Literal
 

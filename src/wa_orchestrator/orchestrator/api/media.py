@@ -115,7 +115,7 @@ class MediaRoutes(RouteGroup):
             if reaches(name[0]) or reaches(holder):
                 return holder, name[1], fields
         await message_search.require_complete(*both, message_search.MAY_BE_THERE, messageId=message_id)
-        text = "No such message came in; it may have been erased."
+        text = "There is no such incoming message; it may have been erased."
         raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
 
     async def _holder(self, session: str, whatsapp_id: str, fields: Mapping[str, str]) -> str:

@@ -69,7 +69,7 @@ class ProxyView(ResponseModel):
     origin: OptionalText = Field(description="`environment` or `operator`.")
     draining: bool = Field(description="Whether its sessions are being moved away.")
     added_at: OptionalTimestamp
-    name: OptionalText = Field(description="What people call it.")
+    name: OptionalText = Field(description="Display name.")
     provider: OptionalText
     country: OptionalText = Field(description="Two letters, ISO 3166.", examples=["IL"])
     expires_on: OptionalText = Field(description="The last day that is paid for.", examples=["2026-12-31"])
@@ -101,7 +101,7 @@ class CheckedProxy(ProxyView):
 
 
 class ImportedLineError(ResponseModel):
-    """A line that is no proxy."""
+    """A line that is not a proxy."""
 
     line: int
     code: str

@@ -28,7 +28,7 @@ _Country = Annotated[str, Field(pattern="^[A-Za-z]{2}$", examples=["IL"]), After
 
 
 class ProxyPatch(RequestModel):
-    """What to change about a proxy. What is missing stays; null takes it away."""
+    """What to change about a proxy. Missing fields stay; null removes a value."""
 
     name: str | None = Field(None, max_length=100, examples=["Tel Aviv 3"])
     provider: str | None = Field(None, max_length=100)

@@ -57,6 +57,6 @@ class RadarRoutes(RouteGroup):
         self.get("", responses=responses())(self.show_radar)
 
     async def show_radar(self, _caller: ReadCaller) -> Radar:
-        """List what WhatsApp sent that no worker knows: since when, and how many sessions met it."""
+        """List parts of WhatsApp's protocol that no worker knows: since when, and how many sessions received them."""
         count = len(await sessions.present(self._scripts))
         return Radar(shapes=[view(each, count) for each in await drift.everything(self._scripts)])

@@ -36,7 +36,7 @@ class TagLimitsBody(LimitsBody):
         if (self.opens is None) != (self.closes is None):
             raise ValueError("Give both opens and closes, or neither.")
         if self.override() == Override():
-            raise ValueError("Give at least one limit, such as perDay. DELETE takes the limits of a tag away.")
+            raise ValueError("Give at least one limit, such as perDay. DELETE removes the limits of a tag.")
         return self
 
 

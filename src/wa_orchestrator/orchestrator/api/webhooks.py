@@ -88,7 +88,7 @@ class CreatedWebhook(WebhookView):
 class RotationBody(RequestModel):
     """How long both secrets are used."""
 
-    keep_days: int = Field(KEEP_DAYS, ge=0, le=30, description="The old secret signs, too, for so long. 0: no longer.")
+    keep_days: int = Field(KEEP_DAYS, ge=0, le=30, description="Days for which the old secret signs too. 0: none.")
 
 
 class WebhooksResponse(ResponseModel):
@@ -192,7 +192,7 @@ class WebhookRoutes(RouteGroup):
     ) -> CreatedWebhook:
         """Give a webhook a new secret. The response is the only place that shows it.
 
-        Deliveries are signed with both for a while, so that the receiver can change when it suits it.
+        Deliveries are signed with both for a while, so that the receiver can change over in that time.
         """
         keep_days = KEEP_DAYS if body is None else body.keep_days
         until_ms = await self._scripts.now_ms() + keep_days * _DAY_MS if keep_days else 0

@@ -43,7 +43,7 @@ def identity_of(text: str) -> Any:
         return pyrage.x25519.Identity.from_str(_age_line(text))
     with contextlib.suppress(pyrage.IdentityError, ValueError, TypeError):
         return pyrage.ssh.Identity.from_buffer(text.encode())
-    raise Refused("BACKUP_KEY_WRONG", "This is no secret key of age (AGE-SECRET-KEY-…) or SSH.", 422)
+    raise Refused("BACKUP_KEY_WRONG", "This is not a secret key of age (AGE-SECRET-KEY-…) or SSH.", 422)
 
 
 def _age_line(text: str) -> str:
@@ -150,7 +150,7 @@ def _check_size(entry: zipfile.ZipInfo, file: File | None) -> None:
 
 
 def _too_large() -> Refused:
-    text = "The archive unpacks to far more than its size: it is no backup of this product. Nothing was changed."
+    text = "The archive unpacks to far more than its size: it is not a backup of this product. Nothing was changed."
     return Refused("BACKUP_TOO_LARGE", text, 422)
 
 

@@ -158,7 +158,7 @@ def prune(directory: Path, keep: int) -> list[str]:
 
 
 def remove_unfinished(settings: Settings) -> None:
-    """Remove what an interrupted backup left. Only whoever may make backups calls this."""
+    """Remove what an interrupted backup left. The caller must hold the right to make backups."""
     for path in settings.backups_dir.glob(f"{UNFINISHED}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

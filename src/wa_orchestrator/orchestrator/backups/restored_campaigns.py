@@ -1,4 +1,4 @@
-"""Campaigns of a backup that was loaded into an empty Redis: nobody is written to again who got it since."""
+"""Campaigns of a backup that was loaded into an empty Redis: recipients who have got the message are left out."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Copies of one session's credentials: as they follow its worker, by that while it runs, else from its directory."""
+"""Copies one session's credentials: from the server's store, from its running worker, or from its directory."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Judges the health of all phones every few minutes and records those where it is poor: the gateway warns by that."""
+"""Judges the health of all phones every few minutes, and records poor ones for the gateway's warnings."""
 
 from collections import defaultdict
 from typing import Final

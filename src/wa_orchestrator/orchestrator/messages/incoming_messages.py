@@ -105,7 +105,7 @@ async def on_message_undecryptable(
 
 
 async def on_identity_changed(context: Context, session: Session, event: WorkerEvent[IdentityChanged]) -> None:
-    """Handle CONTACT_IDENTITY_CHANGED: whoever has the number now is a new contact."""
+    """Handle CONTACT_IDENTITY_CHANGED: the person who has the number now is a new contact."""
     told = event.payload
     names = {"contact_phone": _user(told.phone), "old_lid": _user(told.old_lid), "new_lid": _user(told.new_lid)}
     is_proven = await written_contacts.may_report_new_owner(
@@ -179,7 +179,7 @@ def _stored(
 async def _thumbnail(context: Context, session: str, received: IncomingMessage) -> Mapping[str, object]:
     """Keep the small picture that came with a message; return the part that says so.
 
-    Before the message is stored: whoever is told of it may ask for the picture at once.
+    Before the message is stored: clients may ask for the picture as soon as they get the event.
     """
     may_have_one = received.kind not in AMENDMENTS and not received.view_once
     jpeg = thumbnail.decode(received.thumbnail or "") if may_have_one else None

@@ -1,8 +1,8 @@
 """Opt-outs that workers report, and what they cancel.
 
-A worker that was taken over could report a stop word of anybody, and the whole fleet would fall silent towards that
-person. So a stop word counts for every phone without limit only from people whom this phone has written to; from others
-a few an hour do, as many as people send by themselves, and the rest count for this phone alone.
+A compromised worker could report a stop word of anybody, and the whole fleet would stop writing to that person. So a
+stop word counts for every phone without limit only from people whom this phone has written to. Of others a few an hour
+count for every phone, as many as people send by themselves; the rest count for this phone alone.
 """
 
 from collections.abc import Callable

@@ -96,7 +96,7 @@ class OutboxService:
         place = Place(message_id, message.phone, session.id)
         now_ms = await self._scripts.now_ms()
         await self._note_write(message_id, now_ms)
-        # Whoever is known by a phone and a LID may have opted out under the other name.
+        # A person known by a phone and a LID may have opted out under the other name.
         other_name = await contacts.other_name(self._scripts, message.to)
         permit = self._write_permit(session, message, other_name, now_ms)
         outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)

@@ -1,6 +1,6 @@
-"""Whom a phone has written to: what a worker says about people counts beyond its own session only for those.
+"""Whom a phone has written to: only about those is a worker believed beyond its own session.
 
-A worker that was taken over can report messages of anybody. It must not take the conversations of other phones, or
+A compromised worker can report messages of anybody. It must not take the conversations of other phones, or
 every message to those people would go to it, nor give the LID of a person to another phone, which would get theirs.
 """
 

@@ -1,4 +1,4 @@
-"""Troubles that no session has in its record: disk, Redis, archive, nodes, backups, proxies, campaigns and more."""
+"""Troubles of the whole server: disk, Redis, archive, nodes, backups, proxies, campaigns and more."""
 
 import asyncio
 import shutil
@@ -93,7 +93,7 @@ async def _low_redis_memory(context: Context, known: Collection[str]) -> Trouble
 
 
 async def _emptied_redis(context: Context) -> Troubles:
-    """Credentials on disk and no session in Redis. `installation_check` tells of it."""
+    """Credentials on disk and no session in Redis. `installation_check` emits the event."""
     if await records.has_sessions(context.scripts):
         return {}
     linked = await credential_files.linked_sessions(context.settings)
@@ -122,7 +122,7 @@ async def _lost_nodes(context: Context, known: Collection[str]) -> Troubles:
 
 
 async def _failed_backups(context: Context) -> Troubles:
-    """The newest backup failed, or has no second copy. The backup itself told of it."""
+    """The newest backup failed, or has no second copy. The backup itself emitted the event."""
     found = {}
     newest = next((each for each in await runs.latest(context.scripts) if each.kind == "backup"), None)
     if newest is not None and newest.error:
@@ -148,7 +148,7 @@ async def _proxy_pool(context: Context) -> Troubles:
 
 
 async def _paused_campaigns(context: Context) -> Troubles:
-    """Campaigns that paused by themselves, until a person resumes or cancels them. The feeder told of it."""
+    """Campaigns that paused by themselves, until a person resumes or cancels them. The feeder emitted the event."""
     return {
         f"campaign:{each.id}": _told(
             EventType.CAMPAIGN_PAUSED_ITSELF, CampaignChanged(each.id, CampaignState.PAUSED, each.why)
@@ -159,7 +159,7 @@ async def _paused_campaigns(context: Context) -> Troubles:
 
 
 async def _unproven_opt_outs(context: Context) -> Troubles:
-    """Sessions whose workers reported more opt-outs of strangers than is usual, for an hour. `opt_outs` told of it."""
+    """Sessions whose workers reported more opt-outs of strangers than is usual, for an hour; `opt_outs` emitted it."""
     return {
         f"opt-outs:{session}": _told(
             EventType.SESSION_OPT_OUTS_UNPROVEN,
@@ -170,7 +170,7 @@ async def _unproven_opt_outs(context: Context) -> Troubles:
 
 
 async def _disabled_webhooks(context: Context) -> Troubles:
-    """Webhooks that get nothing any more, until a person enables or removes them. What disabled one told of it."""
+    """Webhooks that were disabled, until a person enables or removes them. Disabling one emitted the event."""
     found = {}
     for webhook_id in await webhooks.every(context.scripts):
         state = await webhooks.state(context.scripts, webhook_id)

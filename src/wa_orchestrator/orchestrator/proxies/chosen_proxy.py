@@ -1,4 +1,4 @@
-"""An operator moves a session, and with it all sessions of its phone, to a proxy that he chose."""
+"""Moves a session, and with it all sessions of its phone, to a proxy that an operator chose."""
 
 import structlog
 

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 async def on_client_expiration(context: Context, session: Session, event: WorkerEvent[ClientExpiration]) -> None:
-    """Handle CLIENT_EXPIRATION: people are told once, although every session is."""
+    """Handle CLIENT_EXPIRATION: emit one event, although every session reports it."""
     told = event.payload
     at_ms = min(told.expires_at_ms, _LAST_MS)
     date = datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%d") if at_ms else ""

@@ -1,4 +1,4 @@
-"""The inventory of profiles: which are listed, who shows as which, how many are free, and an alert when few are."""
+"""The inventory of profiles: the list, the sessions that use each, free ones, and an alert when few are left."""
 
 import json
 from collections import Counter

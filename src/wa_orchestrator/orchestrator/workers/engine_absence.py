@@ -1,4 +1,4 @@
-"""Engine absence: a worker that an engine ended or refused because it was being stopped is no failure of its session.
+"""Engine absence: workers that an engine ended or refused while it was shutting down do not count as failures.
 
 An engine that is stopped (an update, a restart of its machine) ends its workers first and goes away last. For some
 seconds it still answers: workers have exited, new ones are accepted and end with it, the last ones are refused (seen

@@ -1,4 +1,4 @@
-"""Node watch: tells the pages which nodes there are, and moves sessions away from those that are drained."""
+"""Node watch: stores the list of nodes for the pages, and moves sessions away from drained ones."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class NodeWatch:
         return [each for each in moving if transitions.move_pending(each) or abs(now - each.moved_at) < AWAY_AT_MOST_MS]
 
     async def _close(self, runner: PlacingRunner, row: NodeRow, away: Sequence[Session]) -> None:
-        """Let a drained node get nothing new, also if whoever asked for it died, and let go what is left at last.
+        """Close a drained node, also if the process that was asked to died, and finally let what is left on it go.
 
         Not while sessions log in that have left it: a relay that moves meanwhile breaks their connections.
         """

@@ -1,4 +1,4 @@
-"""Reconciler: compares the workers that should run with those that do, and makes them the same."""
+"""Reconciler: starts and stops workers until those that run are those that should."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence

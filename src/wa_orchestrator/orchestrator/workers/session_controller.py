@@ -95,7 +95,7 @@ class SessionController:
         if restore and pending:
             named = SessionChanges(named_phone=Phone(trashed[restore].phone))  # its worker reports it without a code
             await sessions.update(self._context.scripts, session.id, named)
-            # First: after a crash what has left the trash is not looked at again.
+            # First: after a crash, credentials that have left the trash are not searched there again.
             if copy := await credential_files.trashed_copy(settings, restore):
                 stored = stored_credentials.unpack(copy)
                 await stored_credentials.put_back(self._context.scripts, session.id, stored)

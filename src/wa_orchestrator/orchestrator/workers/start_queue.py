@@ -97,8 +97,6 @@ class StartQueue:
 
 
 def _wait_ms(after_ms: int, longest_ms: int, now: int) -> int:
-    """Return the milliseconds until the next start. None if they are more than any pause: Redis' clock was set back,
-    and whoever waits for it to come to where it was waits for as long as it was set back.
-    """
+    """Return the milliseconds until the next start; 0 if they exceed the longest pause: Redis' clock was set back."""
     wait_ms = after_ms - now
     return wait_ms if wait_ms <= longest_ms else 0

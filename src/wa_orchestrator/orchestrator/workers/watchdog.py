@@ -1,4 +1,4 @@
-"""Watchdog: replaces workers that do not work: they have exited, are silent, or ping and claim nothing.
+"""Watchdog: replaces workers that have exited, are silent, or ping but claim nothing.
 
 Silence is judged in two steps: the first miss marks the worker, the second replaces it.
 """

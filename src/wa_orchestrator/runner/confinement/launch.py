@@ -160,7 +160,7 @@ def remove_group(group: str) -> None:
 
 
 def remove_left_groups(layers: Layers, now_s: float) -> None:
-    """Remove control groups whose workers ended while no server ran. One that is busy stays, whoever's it is.
+    """Remove control groups whose workers ended while no server ran. A busy one stays.
 
     A new one is empty for a moment: somebody else's launcher may be about to enter it.
     """

@@ -1,4 +1,4 @@
-"""A mount namespace in which nothing is but what a worker needs, each at its usual path."""
+"""A mount namespace with only the files that a worker needs, each at its usual path."""
 
 import os
 import stat

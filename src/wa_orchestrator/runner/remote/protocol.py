@@ -1,4 +1,4 @@
-"""What passes over the runner's socket: one line of JSON with a question, one with the answer, then it is closed."""
+"""Protocol of the runner's socket: one JSON line with the request, one with the response, then it is closed."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def start_question(spec: WorkerSpec) -> dict[str, Any]:
 
 
 def found_answer(found: FoundWorker) -> list[Any]:
-    """Return a worker. Whether it is lost is told only of one that is: an older caller knows four fields."""
+    """Return a worker as JSON. `lost` is present only if it is: older callers know four fields."""
     known = [found.handle, found.session_id, found.epoch, found.started_at_ms]
     return [*known, True] if found.is_lost else known
 
@@ -58,5 +58,5 @@ def raise_error(answer: Mapping[str, Any]) -> None:
 
 
 def refused(text: str) -> Refused:
-    """A question that no server of ours asks."""
+    """A request that no server of this product sends."""
     return Refused("BAD_QUESTION", text)

@@ -1,1 +1,1 @@
-"""Campaigns: the records, their recipients, and what these did since."""
+"""Campaigns: the records, their recipients, and who answered or opted out since."""

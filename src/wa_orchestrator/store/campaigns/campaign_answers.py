@@ -1,4 +1,4 @@
-"""What the recipients of a campaign did since: who answered, and who opted out."""
+"""Recipients of a campaign who answered or opted out after they got it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recipients of a campaign: who still waits, and what became of the others."""
+"""Recipients of a campaign: those who still wait, and the message status of the others."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Under which of its sessions an account keeps its one conversation with a contact."""
+"""The session under which an account stores its one conversation with a contact."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -8,7 +8,7 @@ from wa_orchestrator.domain.workers.drift import KEPT_MS, Shape, Sighting
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
-#: Of all workers together: whoever makes up names must not fill Redis.
+#: Of all workers together: a compromised worker that makes up names must not fill Redis.
 MOST_SHAPES: Final = 500
 
 

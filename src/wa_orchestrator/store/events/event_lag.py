@@ -1,4 +1,4 @@
-"""How far those are behind who work through Redis: consumers of events, and dispatchers."""
+"""How far behind the consumers of events and the dispatchers are."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ _CURSORS: Final = {
     "dashboard": keys.DASHBOARD_CURSOR,
 }
 
-#: Queued messages that are looked at to find the oldest that waits.
+#: Queued messages that are examined to find the oldest that waits.
 _MOST_LOOKED_AT: Final = 100
 
 
@@ -39,7 +39,7 @@ async def overdue_phone_s(scripts: Scripts) -> float:
 async def oldest_waiting_s(scripts: Scripts) -> float:
     """Return for how many seconds the oldest queued message has waited; one whose own time has not come does not count.
 
-    Only the oldest are looked at: behind more scheduled messages than that, an older one is not seen.
+    Only the oldest are examined: behind more scheduled messages than that, an older one is not found.
     """
     raw: Any = await scripts.redis.zrangebylex(keys.STATUSES, "[:queued ", "(:queued!", start=0, num=_MOST_LOOKED_AT)
     entries = [str(each).split(" ") for each in raw]

@@ -1,4 +1,4 @@
-"""Troubles that last: people are told once when one begins, and pages show it until it is over."""
+"""Lasting troubles: one event when a trouble begins; pages show it until it is over."""
 
 import json
 from collections.abc import Mapping

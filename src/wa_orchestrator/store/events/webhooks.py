@@ -15,7 +15,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.events import event_stream
 
-#: Deliveries that are looked at in one round trip.
+#: Deliveries that are read in one round trip.
 _SCANNED: Final = 500
 
 

@@ -23,9 +23,9 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
 
 async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:
     """Erase the texts of messages that ended at `until_ms` at the latest; the rest of each stays. Return how many
-    messages were looked at.
+    messages were examined.
 
-    A mark remembers how far it came, so that no text is looked at twice.
+    A mark remembers how far it came, so that no text is examined twice.
     """
     mark = int(await scripts.redis.get(keys.BODIES_ERASED) or 0)
     found: Any = await scripts.redis.zrangebyscore(keys.ENDED, mark, until_ms, start=0, num=most, withscores=True)

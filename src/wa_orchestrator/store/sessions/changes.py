@@ -1,4 +1,4 @@
-"""Which sessions and phones have changed since a reader last looked, by the events and by marks of silent changes."""
+"""Finds sessions and phones that have changed since a cursor, by events and by marks of changes without an event."""
 
 import json
 from collections.abc import Sequence

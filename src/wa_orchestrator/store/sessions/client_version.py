@@ -1,4 +1,4 @@
-"""The client version that WhatsApp accepted last, shared by all sessions, and who tries for those it refused."""
+"""The client version that WhatsApp accepted last, shared by all sessions, and the trial after a refusal."""
 
 from typing import Any
 

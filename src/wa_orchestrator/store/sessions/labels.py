@@ -16,7 +16,7 @@ FIELDS: Final = ["label", "tags"]
 
 
 def labels_of(session: Session) -> frozenset[str]:
-    """Return the label and the tags of a session: to whoever is limited by labels, both are names of groups."""
+    """Return the label and the tags of a session. A limit by labels treats both as names of groups."""
     return frozenset({session.label, *session.tags} - {""})
 
 

@@ -1,4 +1,4 @@
-"""Profiles that an operator added to those of the settings, and which session shows as which."""
+"""Profiles that an operator added to those of the settings, and the profile of each session."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ async def add(scripts: Scripts, name: str) -> bool:
 
 
 async def remove(scripts: Scripts, name: str) -> bool:
-    """Take a profile from the list; sessions that have it keep it. False if it was not there."""
+    """Remove a profile from the list; sessions that have it keep it. False if it was not there."""
     return bool(await scripts.redis.hdel(keys.PROFILES, name))
 
 

@@ -58,10 +58,10 @@ class ProvisionBody(RequestModel):
     profile: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
         None,
         examples=["Windows/Edge/120.0"],
-        description="What it shows as under linked devices, of `GET /api/v1/inventory`; kept for its life.",
+        description="Its name under linked devices, a profile of `GET /api/v1/inventory`. It never changes.",
     )
     pairing: Literal["qr", "code"] = Field("qr", description="How the phone is linked: by QR code or by 8 characters.")
-    timezone: TimezoneName | None = Field(None, description="Of its hours and days. Default: `TIMEZONE`.")
+    timezone: TimezoneName | None = Field(None, description="Time zone of its hours and days. Default: `TIMEZONE`.")
     presence: PresenceMode | None = Field(None, description=PRESENCE)
 
     @field_validator("phone", "proxy", "label", mode="after")

@@ -26,12 +26,12 @@ _REFUSALS = responses(
 
 
 class SessionPatch(RequestModel):
-    """What to change about a session. What is missing stays; null takes it away."""
+    """What to change about a session. Missing fields stay; null removes a value."""
 
     label: str | None = Field(None, max_length=100, examples=["support"])
-    tags: TagNames | None = Field(None, description="All of its tags: those that are missing here are taken away.")
+    tags: TagNames | None = Field(None, description="All of its tags; others are removed.")
     notes: str | None = Field(None, max_length=2_000, description="For people.")
-    timezone: TimezoneName | None = Field(None, description="Of its hours and days. Null: `TIMEZONE`.")
+    timezone: TimezoneName | None = Field(None, description="Time zone of its hours and days. Null: `TIMEZONE`.")
     presence: PresenceMode | None = Field(None, description=PRESENCE)
     proxy: str | None = Field(
         None,
@@ -80,6 +80,6 @@ class SessionChangeRoutes(RouteGroup):
         return await detail(self._context, after)
 
     async def _replace_worker(self, before: Session, fields: SessionChanges) -> None:
-        """Replace the worker of a connected session whose presence changed: it is told so when it starts."""
+        """Replace the worker of a connected session whose presence changed: workers read it when they start."""
         if fields.get("presence", before.presence) != before.presence and before.status is State.CONNECTED:
             await transitions.request_restart(self._context, before, Event.RESTART_ASKED)

@@ -1,4 +1,4 @@
-"""Route of a number's health: how people take what its phone sends, with the evidence."""
+"""Route of a number's health, with the evidence: answers, unread messages, refusals."""
 
 from pydantic import Field
 

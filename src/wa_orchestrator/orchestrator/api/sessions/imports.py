@@ -69,7 +69,7 @@ class SessionFile(RequestModel):
 
 
 class RefusedImport(ResponseModel):
-    """A line that became no session."""
+    """A line that was refused."""
 
     line: int
     code: str

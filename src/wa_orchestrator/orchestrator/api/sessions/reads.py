@@ -158,7 +158,7 @@ class SessionReadRoutes(RouteGroup):
         proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
         label: Annotated[str | None, Query(description="Only with this label.")] = None,
         tag: Annotated[str | None, Query(description="Only with this tag.")] = None,
-        text: Annotated[str | None, Query(description="Only with this in id, phone, label or tags.")] = None,
+        text: Annotated[str | None, Query(description="Search in id, phone, label and tags.")] = None,
         cursor: paging.Cursor = None,
         limit: paging.Limit = 100,
     ) -> SessionPage:

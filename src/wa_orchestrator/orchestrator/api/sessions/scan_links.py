@@ -27,13 +27,13 @@ class ScanLinkBody(RequestModel):
         scan_link.WINDOW_MS // _MINUTE_MS,
         ge=1,
         le=scan_link.LONGEST_MS // _MINUTE_MS,
-        description="How long it waits to be opened. Once a code was asked for, it ends after ten minutes.",
+        description="Minutes until it expires unopened. After a code was asked for, it expires in ten minutes.",
     )
-    language: Language | None = Field(None, description="Of the page. Default: the visitor's own.")
+    language: Language | None = Field(None, description="Language of the page. Default: the visitor's own.")
 
 
 class CreatedScanLink(ResponseModel):
-    """The link. Whoever has it can link his phone to this session: give it to that person only."""
+    """The link. Everybody who has it can link a phone to this session: give it to that person only."""
 
     session_id: str
     link: str = Field(description="It cannot be shown again.", examples=["https://wa.example.com/l/worker_1.Zm9v"])
@@ -41,7 +41,7 @@ class CreatedScanLink(ResponseModel):
 
 
 class WithdrawnScanLink(ResponseModel):
-    """The link opens nothing any more."""
+    """The link no longer works."""
 
     withdrawn: Literal[True] = True
 

@@ -34,7 +34,7 @@ BASE = "/api/worker/sessions/{session_id}"
 MAX_WAIT_MS = 60_000
 #: Results are short: codes, and names of files.
 MAX_RESULT_BYTES = 256 * 1024
-#: What a worker is told of an upload.
+#: The facts of an upload that a worker gets.
 _FACTS = frozenset({"seconds", "width", "height", "thumbnail", "waveform", "animated"})
 #: The largest value of MEDIA_MAX_MB, which is what limits a file.
 MAX_FILE_BYTES = 2048 * 1024 * 1024
@@ -261,7 +261,7 @@ class WorkerOutboxRoutes(RouteGroup):
         return {name: value for name, value in upload.facts.items() if name in _FACTS} if upload else {}
 
     async def ack(self, _: Request, session_id: SessionId, message_id: MessageId, body: AckBody) -> OutboxStatus:
-        # Its epoch is not looked at: an ack is true also when an older worker reports it.
+        # The epoch is not checked: an ack is true also when an older worker reports it.
         acked = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=body.timestamp)
         return OutboxStatus(status=acked)
 
@@ -292,7 +292,7 @@ class WorkerOutboxRoutes(RouteGroup):
 
     @longest_body(MAX_FILE_BYTES)
     async def file(self, request: Request, session_id: SessionId, command_id: CommandId) -> dict[str, bool]:
-        """Take the file that a command asked for. Whoever waits is also told that there is no room for it."""
+        """Take the file that a command asked for. If there is no room for it, the waiting caller gets that error."""
         await self._authenticate(request, session_id)
         if not await commands.is_asked(self._scripts, session_id, command_id):
             raise _unasked(command_id)

@@ -1,5 +1,5 @@
 -- uses: _event
--- change_campaign: a campaign goes from one state to another, and the event says so.
+-- change_campaign: change the state of a campaign, and append the event.
 -- Atomic because a person and the server may change it at the same moment: the second one must look again.
 -- KEYS[1] campaign hash  KEYS[2] set of active campaigns  KEYS[3] events stream
 -- ARGV[1] id  ARGV[2] state it was seen in  ARGV[3] new state  ARGV[4] why it pauses ('' = it does not)  ARGV[5] phones banned by now, JSON

@@ -1,4 +1,4 @@
--- create_campaign: a campaign whose recipients are staged comes to be, as a draft.
+-- create_campaign: create a draft of a campaign from its staged recipients.
 -- Atomic because its recipients expire by themselves until then: a server that dies while it stages them leaves nothing behind.
 -- KEYS[1] campaign hash  KEYS[2] campaigns zset  KEYS[3] rows hash  KEYS[4] phones hash  KEYS[5] waiting zset
 -- ARGV[1] id  ARGV[2] how many recipients were staged  ARGV[3…] fields and values

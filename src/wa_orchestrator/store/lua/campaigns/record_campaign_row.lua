@@ -1,5 +1,5 @@
--- record_campaign_row: a recipient of a campaign no longer waits: the message is accepted, or it cannot be sent to them.
--- Atomic because whoever is counted must not wait any more, and who waits must not be counted.
+-- record_campaign_row: take a recipient of a campaign off those who wait: the message was accepted, or cannot be sent to them.
+-- Atomic because every recipient must either wait or be counted, never both or neither.
 -- KEYS[1] waiting zset  KEYS[2] outcomes hash  KEYS[3] counts hash  KEYS[4] queued set
 -- ARGV[1] row  ARGV[2] status  ARGV[3] message id ('' = none)  ARGV[4] session id
 -- returns {'recorded'} | {'already'}

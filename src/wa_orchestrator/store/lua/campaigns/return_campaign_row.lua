@@ -1,4 +1,4 @@
--- return_campaign_row: the message of a recipient was taken back before it left; they wait again, and the next one has another id.
+-- return_campaign_row: let a recipient wait again whose message was cancelled before it left; the next message has another id.
 -- Atomic because a recipient who is in neither list is never written to, and one who is in both is written to twice.
 -- KEYS[1] waiting zset  KEYS[2] outcomes hash  KEYS[3] counts hash  KEYS[4] queued set  KEYS[5] attempts hash
 -- ARGV[1] row  ARGV[2] message id

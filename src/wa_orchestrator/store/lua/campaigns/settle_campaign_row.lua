@@ -1,4 +1,4 @@
--- settle_campaign_row: the message of a recipient has another status.
+-- settle_campaign_row: record that the message of a recipient has another status.
 -- Atomic because the counts must sum up to all recipients whatever happens.
 -- KEYS[1] outcomes hash  KEYS[2] counts hash  KEYS[3] queued set  KEYS[4] open set
 -- ARGV[1] row  ARGV[2] message id  ARGV[3] status  ARGV[4] session id  ARGV[5] instant ms  ARGV[6] queued | open | final: where the row is now

@@ -1,4 +1,4 @@
--- attend_conversation: a person has a conversation open. Notes that for a while, and what they have begun to write.
+-- attend_conversation: record for a short time that a person has a conversation open, with their draft.
 -- Atomic because the conversation may be erased at the same moment: nothing of it must come back.
 -- KEYS[1] conversation hash  KEYS[2] presence hash
 -- ARGV[1] who  ARGV[2] what they do, a space, their name  ARGV[3] kept for ms  ARGV[4] 'draft' if ARGV[5] is a new one

@@ -1,6 +1,6 @@
 -- uses: _conversation_index
 -- uses: _event
--- change_conversation: people read a conversation, or change what they noted about it. One event if anything has changed.
+-- change_conversation: mark a conversation as read, or change its state, assignee, tags or notes. One event if anything changed.
 -- Atomic because a message may come in at the same moment: what nobody has seen must stay unread, and the index must follow.
 -- KEYS[1] conversation hash  KEYS[2] index zset  KEYS[3] events stream  KEYS[4] thread zset
 -- ARGV[1] conversation id  ARGV[2] our phone  ARGV[3] who changes it  ARGV[4] what changes, for the event
@@ -29,7 +29,7 @@ elseif read_until ~= '' then
   if #later > 0 then left = math.min(#later / 2, tonumber(unread or 0)) end -- guard: unseen_stays
   set('unread', left)
   set('waiting_since', left > 0 and later[2] or 0)
-  -- When it was read changes with every look; it is no change by itself.
+  -- The time of reading changes with every view; alone it does not count as a change.
   if left ~= tonumber(unread or 0) then set('read_at', string.format('%.0f', now)) end
 end
 -- keep_notes: what the notes said before is kept, with when and by whom it was written.

@@ -1,4 +1,4 @@
--- read_changes: which sessions and phones the events after a cursor are about, for a reader that keeps what it has read before.
+-- read_changes: return the sessions and phones that events after a cursor are about, for a reader with a cache.
 -- A script because the names are few and the events many: only the names leave Redis. Writes nothing.
 -- KEYS[1] events stream  ARGV[1] cursor  ARGV[2] how many events are read at most
 -- returns {'changes', cursor, 'more' | '', JSON of sessions whose records may have changed, JSON of phones whose figures may have}

@@ -1,4 +1,4 @@
--- admit_code: admit a try of a second factor, or say how long the next one has to wait.
+-- admit_code: admit an attempt at a second factor, or return how long the next one has to wait.
 -- Atomic because tries come at the same moment: each must see those before it, also those that are still being checked.
 -- KEYS[1] tries  counter  KEYS[2] pause  string  ARGV[1] tries without a pause  ARGV[2] longest pause ms  ARGV[3] count ms
 -- returns {'admitted'} | {'wait', ms}

@@ -7,7 +7,7 @@
 -- returns {'changed'} | {'already'}
 local LID_OF_PHONE, PHONE_OF_OLD, PHONE_OF_NEW, CONTACTS, EVENTS = unpack(KEYS)
 local session_id, phone, contact_phone, old_lid, new_lid, proof = unpack(ARGV)
--- Whoever has the number now has not written to us: a first message to them counts as one.
+-- The person who has the number now has not written to us: the next message to them counts as a first one.
 local was_known = redis.call('SREM', CONTACTS, contact_phone)
 local stored = redis.call('GET', LID_OF_PHONE)
 if was_known == 0 and new_lid ~= '' and stored == new_lid then return { 'already' } end -- guard: identity_once

@@ -64,7 +64,7 @@ local function admit(n)
   -- What is scheduled waits too: memory and disk are used by it as by the rest.
   local all = ahead + redis.call('ZCARD', LATER)
   if all >= queue_limit then return { 'queue_full', all } end -- guard: queue_limit
-  -- What is set aside takes the room of new contacts alone: whoever has written is answered meanwhile.
+  -- Messages set aside count only against messages to new contacts: people who have written can still be answered.
   local aside = all + redis.call('ZCARD', ASIDE)
   local has_no_room = aside >= queue_limit and is_new_contact(CONTACTS, recipient, recipient)
   if has_no_room then return { 'queue_full', aside } end -- guard: aside_limit

@@ -1,6 +1,6 @@
 -- uses: _message
 -- uses: _answer
--- cancel_message: a message that no worker has claimed ends without being sent (cancelled, expired, or failed because no session can send it).
+-- cancel_message: end a message that no worker has claimed (cancelled, expired, or failed because no session can send it).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
 -- KEYS[20] later zset  KEYS[21] unconfirmed zset

@@ -1,7 +1,7 @@
 -- uses: _message
 -- uses: _conversation
 -- uses: _strangers
--- confirm_message: a person knows that the recipient has a message that WhatsApp never confirmed: it counts as sent.
+-- confirm_message: count a message that WhatsApp never confirmed as sent, because a person knows that the recipient has it.
 -- Atomic because a receipt, a retry or a second person may come at the same moment: one of them settles it, and it is counted once.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day
 -- KEYS[19] contacts set  KEYS[20] affinity string  KEYS[21] unconfirmed zset

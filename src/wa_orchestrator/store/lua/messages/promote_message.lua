@@ -1,5 +1,5 @@
 -- uses: _answer
--- promote_message: a scheduled message is due; it joins its phone's queue behind those that were due before.
+-- promote_message: move a scheduled message that is due into its phone's queue, behind those that were due before.
 -- Atomic because leaving the schedule and entering the queue must be one step: several dispatchers promote.
 -- KEYS[1] scheduled zset  KEYS[2] message hash  KEYS[3] queue zset  KEYS[4] due zset  KEYS[5] sequence  KEYS[6] later zset
 -- KEYS[7] hash of the conversation, if there is one  KEYS[8] index of conversations

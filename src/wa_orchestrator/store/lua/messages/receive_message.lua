@@ -2,7 +2,7 @@
 -- uses: _conversation_index
 -- uses: _event
 -- uses: _worker_event
--- receive_message: a contact wrote to one of our phones, or its owner wrote to a contact from elsewhere. Store the message once,
+-- receive_message: store a message that a contact sent to one of our phones, or that its owner sent from another device, once;
 -- remember the contact, bring the conversation up to date and append the event. What the owner sent counts for the phone's pace.
 -- Each linked device of an account reports the same message: every session stores it, the first one that reports it emits the event.
 -- Atomic because a worker repeats its events until they are accepted, and a message must be reported once.

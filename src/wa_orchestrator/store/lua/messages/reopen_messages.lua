@@ -1,5 +1,5 @@
--- reopen_messages: a contact wrote to a phone that may not write to new ones, or another name turned out to be theirs: the messages set
--- aside for them return to their old place in the queue, and whoever wrote is a known contact.
+-- reopen_messages: return messages that were set aside for a contact to their old place in the queue, because the contact wrote or
+-- turned out to be known under another name; a contact who wrote is a known one from then on.
 -- Atomic because a message that follows leaves as soon as the contact is known: it would overtake one that is still aside.
 -- KEYS[1] set-aside zset  KEYS[2] queue zset  KEYS[3] due zset  KEYS[4] contacts set
 -- ARGV[1] phone  ARGV[2] the contact who wrote ('' = nobody)  ARGV[3] how many messages return  ARGV[4…] their ids, then those of all others aside

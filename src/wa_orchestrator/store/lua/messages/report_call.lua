@@ -1,6 +1,6 @@
 -- uses: _event
 -- uses: _notice
--- report_call: somebody calls one of our phones, or the call has ended. Append the event once, and note it in the conversation.
+-- report_call: append the event of a call to one of our phones, or of its end, once, and note it in the conversation.
 -- Atomic because a worker repeats its events until they are accepted.
 -- KEYS[1] string, that this was reported  KEYS[2] events stream  KEYS[3] zset of notices of the conversation
 -- ARGV[1] type of the event  ARGV[2] ms to remember it  ARGV[3] the notice ('' = none)  ARGV[4] ms to keep it

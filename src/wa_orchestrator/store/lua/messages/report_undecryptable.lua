@@ -1,7 +1,7 @@
 -- uses: _event
 -- uses: _notice
--- report_undecryptable: a message reached one of our phones and cannot be read. Append the event once, whichever sessions
--- of the phone report it, and note it in the conversation.
+-- report_undecryptable: append the event of an incoming message that cannot be read, once for all sessions of the phone, and note it
+-- in the conversation.
 -- Atomic because a worker repeats its events until they are accepted, and because the message itself may have come meanwhile.
 -- KEYS[1] mark of this message and our phone  KEYS[2] incoming hash of the same message  KEYS[3] events stream
 -- KEYS[4] which session of our phone could read it first  KEYS[5] zset of notices of the conversation

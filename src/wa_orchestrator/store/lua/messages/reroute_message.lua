@@ -1,6 +1,6 @@
 -- uses: _message
 -- uses: _conversation
--- reroute_message: a waiting message gets another sender. It leaves the place where it waits and becomes a job again, with its old sequence.
+-- reroute_message: give a waiting message another sender: it leaves the place where it waits and becomes a job again, with its old sequence.
 -- Atomic because leaving one phone's queue and belonging to another phone must be one step: it must never wait twice or nowhere.
 -- KEYS: the message layout (of its present phone and session), then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
 -- KEYS[20] affinity string  KEYS[21] later zset of its phone  KEYS[22] later zset of the new phone

@@ -1,6 +1,6 @@
 -- uses: _message
 -- uses: _answer
--- retry_message: a dead letter returns to the end of its queue, with the same WhatsApp id and its attempts reset.
+-- retry_message: return a dead letter to the end of its queue, with the same WhatsApp id and its attempts reset.
 -- Atomic because two people may press the button.
 -- KEYS: the message layout, then KEYS[17] sequence  KEYS[18] opt-outs hash
 -- KEYS[19] hash of the conversation, if there is one  KEYS[20] index of conversations

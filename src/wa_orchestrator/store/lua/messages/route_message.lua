@@ -34,7 +34,7 @@ redis.call('HSET', MESSAGE, 'session', session_id)
 for _, index in ipairs({ INDEX, OF_SESSION, OF_RECIPIENT }) do redis.call('ZADD', index, accepted_at, id) end
 if reference and reference ~= '' then redis.call('ZADD', OF_REFERENCE, accepted_at, id) end
 if batch and batch ~= '' then redis.call('ZADD', OF_BATCH, accepted_at, id) end
--- A conversation begins when the contact writes; whoever only gets messages has none.
+-- A conversation begins when the contact writes; people who only get messages have none.
 local last_at = redis.call('HGET', CONVERSATION, 'last_at')
 if last_at and tonumber(accepted_at) >= tonumber(last_at) then -- guard: newest_is_last
   leave_index(CONVERSATIONS, CONVERSATION)

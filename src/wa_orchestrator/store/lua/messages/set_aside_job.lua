@@ -1,4 +1,4 @@
--- set_aside_job: something in the gateway's jobs is no message: it goes to a list for people, which keeps the latest 1,000.
+-- set_aside_job: move an entry of the gateway's jobs that is not a message to a list for inspection, which keeps the latest 1,000.
 -- Atomic because two dispatchers may hold the same job: it must be in exactly one of the two lists.
 -- KEYS[1] jobs list  KEYS[2] list of jobs set aside  ARGV[1] the job
 -- returns {'set_aside'} | {'gone'}

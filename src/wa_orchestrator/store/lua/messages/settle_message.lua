@@ -1,5 +1,5 @@
 -- uses: _message
--- settle_message: after a restore, an open message gets the end that the journal beside the backups knows, or `unknown` if it may have left.
+-- settle_message: end an open message after a restore as the journal beside the backups says, or as `unknown` if it may have left.
 -- Atomic because it may stand in any of six places, also with a worker that is gone, and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
 -- KEYS[20] later zset  KEYS[21] unconfirmed zset

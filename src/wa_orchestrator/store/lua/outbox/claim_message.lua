@@ -1,5 +1,5 @@
 -- uses: _message
--- claim_message: a worker takes the released message of its session, with a lease; or again the one whose answer it never got.
+-- claim_message: give a worker the released message of its session, with a lease; or the same one again if the answer was lost.
 -- Atomic because checking the epoch and taking the message must be one step: a fenced worker must never take anything.
 -- KEYS: the message layout  ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] the worker's process, or empty
 -- returns {'claimed', attempt, now} | {'fenced', current epoch} | {'empty'}

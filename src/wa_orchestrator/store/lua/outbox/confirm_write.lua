@@ -2,7 +2,7 @@
 -- uses: _answer
 -- uses: _hold
 -- uses: _new_contacts
--- confirm_write: the holder is about to write the message to WhatsApp. Extend its lease, unless the message must not leave any more:
+-- confirm_write: extend the lease of a holder that is about to write to WhatsApp, unless the message must not leave any more:
 -- then it ends, or returns to the front. Neither the limits nor its attempts count it, unless the holder was allowed to write before.
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash

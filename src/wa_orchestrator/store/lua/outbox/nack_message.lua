@@ -1,6 +1,6 @@
 -- uses: _message
 -- uses: _answer
--- nack_message: the holder could not send. The server has decided: back to the front after a backoff, set aside
+-- nack_message: carry out the server's decision after a failed attempt: back to the front after a backoff, set aside
 -- until WhatsApp lets the phone write to new contacts, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset

@@ -1,5 +1,5 @@
 -- uses: _message
--- reclaim_message: a lease expired. The message returns to the front, or is given up if too many workers have died with it.
+-- reclaim_message: return a message whose lease expired to the front, or give it up if too many workers have died with it.
 -- Atomic because the holder may renew or ack at the same moment.
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
 -- ARGV[4] crashes after which it fails, or empty if its worker did not crash

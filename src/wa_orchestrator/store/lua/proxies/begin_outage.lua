@@ -1,6 +1,6 @@
 -- uses: _event
--- begin_outage: most proxies fail at once, so our own connection is the cause: record it, and tell people once.
--- Atomic because several servers may notice it, and because an outage that is recorded must have been told.
+-- begin_outage: record that most proxies fail at once, so that our own connection is the cause, and append the event once.
+-- Atomic because several servers may notice it, and because an outage that is recorded must have its event.
 -- KEYS[1] outage hash  KEYS[2] events  ARGV[1] how many proxies fail  ARGV[2] how many were healthy
 -- returns {'begun'} | {'known'}
 local OUTAGE, EVENTS = KEYS[1], KEYS[2]

@@ -1,6 +1,6 @@
 -- uses: _event
--- end_outage: our own connection works again.
--- Atomic because several servers may notice it, and the end is told once.
+-- end_outage: record that our own connection works again.
+-- Atomic because several servers may notice it, and the event is appended once.
 -- KEYS[1] outage hash  KEYS[2] events
 -- returns {'ended'} | {'none'}
 local OUTAGE, EVENTS = KEYS[1], KEYS[2]

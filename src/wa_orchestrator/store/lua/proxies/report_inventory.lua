@@ -1,6 +1,6 @@
 -- uses: _event
--- report_inventory: few slots or profiles are free, or enough again; people are told once when that begins.
--- Atomic because several servers may notice it, and because what is recorded must have been told.
+-- report_inventory: record whether slots or profiles run low, and append one event when that begins.
+-- Atomic because several servers may notice it, and because a shortage that is recorded must have its event.
 -- KEYS[1] low-inventory flag  KEYS[2] events  ARGV[1] details as JSON ('' = there are enough)  ARGV[2] type of the event
 -- returns {'told'} | {'known'} | {'enough'}
 local LOW, EVENTS = KEYS[1], KEYS[2]

@@ -1,4 +1,4 @@
--- clear_left_phone: the messages that waited for a session at phones it has left are rerouted: forget those phones.
+-- clear_left_phone: forget the phones that a session has left, once the messages that waited there are rerouted.
 -- Atomic because the session may have left another phone meanwhile, which must stay recorded.
 -- KEYS[1] session hash  ARGV[1] the phones as seen
 -- returns {'cleared'} | {'kept'}

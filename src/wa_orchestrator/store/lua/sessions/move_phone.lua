@@ -1,5 +1,5 @@
 -- uses: _session
--- move_phone: all sessions of a phone (or one without a phone) leave their proxies for one that an operator chose; the phone's binding goes with them.
+-- move_phone: move all sessions of a phone (or one without a phone) to a proxy that an operator chose, with the phone's binding.
 -- Atomic because at no instant may a proxy have more sessions than slots, or a phone two exits. Old slots are kept until the old workers have ended (release_slot).
 -- KEYS[1] sticky  KEYS[2] sticky's history  KEYS[3] events  KEYS[4] sessions of the phone  KEYS[5] chosen proxy's hash  KEYS[6] its sessions
 -- KEYS[7…] of each session: hash, its events, sessions of its proxy, temporary binding

@@ -1,5 +1,5 @@
 -- uses: _session
--- move_session: a session leaves its proxy and takes a slot on another; its phone's binding goes with it.
+-- move_session: move a session from its proxy to a slot on another one, with its phone's binding.
 -- Atomic because at no instant may a proxy have more sessions than slots. The old slot is kept until the old worker has ended (release_slot).
 -- KEYS[1] session hash  KEYS[2] sessions of the old proxy  KEYS[3] sticky  KEYS[4] sticky's history  KEYS[5] session's events  KEYS[6] events
 -- KEYS[7] temporary binding  KEYS[8…] candidates: proxy hash, sessions of that proxy, …

@@ -1,6 +1,6 @@
 -- uses: _event
 -- note_client_expiry: WhatsApp announced when it will refuse a client version, or withdrew that. Only a sooner time is news.
--- Atomic because every session is told at the same time, and people are to be told once.
+-- Atomic because all sessions report it at the same time, and there is one event.
 -- KEYS[1] client version hash  KEYS[2] event stream
 -- ARGV[1] instant of the refusal ('' = withdrawn)  ARGV[2] JSON of what people are told
 -- returns {'noted'} | {'withdrawn'} | {'known'}

@@ -1,4 +1,4 @@
--- put_credentials_copy: a worker's whole copy of its credentials replaces what is stored.
+-- put_credentials_copy: replace the stored credentials by a worker's whole copy.
 -- Atomic because a worker that was replaced must not write, and a copy that was under way for long must not replace a later state.
 -- KEYS[1] session hash  KEYS[2] credentials list: `<epoch> <number of the copy>`, the copy, the changes after it
 -- ARGV[1] epoch  ARGV[2] number  ARGV[3] sealed copy

@@ -1,4 +1,4 @@
--- record_drift: a session met a part of the protocol that its worker does not know. Count it, once for each report.
+-- record_drift: count a part of the protocol that a session's worker does not know, once for each report.
 -- Atomic because many sessions meet the same at the same time, and the first of them says since when.
 -- KEYS[1] zset of shapes  KEYS[2] hash of this shape  KEYS[3] set of its sessions
 -- ARGV[1] shape  ARGV[2] session id  ARGV[3] count  ARGV[4] ms to keep it  ARGV[5] most shapes

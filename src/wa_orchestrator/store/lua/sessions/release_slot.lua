@@ -1,4 +1,4 @@
--- release_slot: the worker that used the proxy a session has left is gone: free its slot there.
+-- release_slot: free the slot on the proxy that a session has left, once the worker that used it is gone.
 -- Atomic because the session may have returned to that very proxy.
 -- KEYS[1] session hash  KEYS[2] sessions of the proxy it left  ARGV[1] session id  ARGV[2] that proxy as seen
 -- returns {'released'} | {'kept'}

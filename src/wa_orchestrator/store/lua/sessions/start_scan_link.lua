@@ -1,4 +1,4 @@
--- start_scan_link: the person behind a one-time link asks for a code: from now on the link lives for a short while only.
+-- start_scan_link: count that the person with a one-time link asks for a code; the first time shortens the link's life.
 -- Atomic because two presses must count as two, and a link that was withdrawn or replaced meanwhile must not come back.
 -- KEYS[1] link hash  ARGV[1] digest of its secret  ARGV[2] window ms  ARGV[3] most presses  ARGV[4] what is counted: tries | pairing_codes
 -- returns {'started', presses} | {'spent'} | {'unknown'}

@@ -1,5 +1,5 @@
 -- uses: _conversation_index
--- Answers: a message of ours that was accepted after the contact wrote. Whoever answers has read, so nothing is unread after it.
+-- Answers: a message of ours that was accepted after the contact wrote. An answer means that everything was read.
 
 -- answer: nobody waits in this conversation any more. What was unread is kept beside the answer, for wait_again. A message of a
 -- campaign or a batch goes to many and answers nobody.

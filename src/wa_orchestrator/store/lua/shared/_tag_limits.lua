@@ -1,5 +1,5 @@
--- write_tag_limits: give a session the limits that its tags have now; whether that changed it. The session has a copy, so that whoever reads a
--- session reads its limits, and no reader sees new tags with old limits.
+-- write_tag_limits: copy the limits of a session's tags into its record; returns whether that changed it. A copy, so that reading a session
+-- reads its limits, and no reader sees new tags with old limits.
 local function write_tag_limits(session, limits)
   local tags, before = unpack(redis.call('HMGET', session, 'tags', 'tag_limits'))
   local found = {}

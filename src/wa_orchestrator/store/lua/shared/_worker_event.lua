@@ -15,7 +15,7 @@ local function note_event(heard, digest, keep_ms)
   redis.call('SET', heard, digest, 'PX', keep_ms)
 end
 
--- begin_event: something is left to do, and the caller notes the event when it is done; until then, and no longer than this, repetitions wait.
+-- begin_event: reserve an event that has further steps; the caller notes it when they are done. Until then, for a limited time, repetitions wait.
 local function begin_event(heard)
   redis.call('SET', heard, 'working', 'PX', 30000)
 end
