@@ -5,26 +5,20 @@ Run as `python -m bench.inbox`; the result goes to `bench/results/inbox.json`.
 """
 
 import asyncio
-import json
 import os
-import platform
 import statistics
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from tests.dashboard import serving
-from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from tests.dashboard.sample_fleet import fill_large
 from tests.dashboard.served_fleet import api
 
-from bench import _results
+from bench import _page
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import contacts
@@ -142,29 +136,5 @@ def _p95(figures: list[float]) -> float:
     return round(sorted(figures)[int(len(figures) * 0.95)], 1)
 
 
-def main() -> int:
-    """Measure, write the result, and fail when a limit is exceeded."""
-    helper = serving.Thread()
-    with tempfile.TemporaryDirectory() as home:
-        embedded = EmbeddedRedis(Path(home))
-        redis_url = helper.do(embedded.__aenter__()).url
-        try:
-            helper.do(_fill(redis_url), timeout=600)
-            serve = serving.in_thread(redis_url, routers=api)
-            with serve as (address, thread), sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-                page = log_in(visit(browser, address, width=1440), address, serving.PASSWORD)
-                result = _measure(page, address, redis_url, thread)
-                browser.close()
-        finally:
-            helper.do(embedded.__aexit__(None, None, None))
-            helper.stop()
-    broken = [name for name, most in LIMITS.items() if result[name] > most]
-    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
-    _results.keep("inbox", {"limits": LIMITS, "result": result, "machine": machine})
-    sys.stdout.write(json.dumps(result, indent=2) + f"\nbroken: {broken or 'none'}\n")
-    return len(broken)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_page.run("inbox", LIMITS, _fill, _measure, routers=api))
