@@ -41,6 +41,10 @@ class Source:
         return connection.execute(f"{self.query} AND {bounds}", (*self.values, low, high, most)).fetchall()
 
 
+def identity(connection: sqlite3.Connection) -> str:
+    return mark(connection, "identity", "")
+
+
 def sources_of(connection: sqlite3.Connection, filters: Filters) -> list[Source]:
     """Return the narrowest rows that contain all matches."""
     if filters.batch_id is not None:

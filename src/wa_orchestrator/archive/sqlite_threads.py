@@ -19,7 +19,7 @@ _ROWS: Final = (
 _MOST_HITS: Final = 2_000
 
 
-def page(
+def incoming_page(
     connection: sqlite3.Connection, session: str, chats: Sequence[str], after: IndexEntry | None, most: int
 ) -> list[IncomingCopy]:
     """Return the next messages of a conversation, the newest first by (received at, id)."""
@@ -52,7 +52,9 @@ def changes_of(connection: sqlite3.Connection, session: str, targets: Sequence[s
     return [incoming_copy(row) for row in connection.execute(query, (session, *targets))]
 
 
-def search(connection: sqlite3.Connection, text: str, among: Collection[str] | None, most: int) -> list[IncomingCopy]:
+def search_incoming(
+    connection: sqlite3.Connection, text: str, among: Collection[str] | None, most: int
+) -> list[IncomingCopy]:
     """Return messages that contain all words of a text, the newest first, of these sessions."""
     if not (words := words_of(text)):
         return []
