@@ -1,5 +1,6 @@
 """`wa-orchestrator holds …`, `limits …` and `queue …`: pauses, limits and waiting messages."""
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,15 +14,6 @@ from wa_orchestrator.errors import Refused
 holds = group("Pauses of sending: list, place, lift.")
 limits = group("Sending limits: list, show, set, reset; by tag: tags, set-tag, reset-tag.")
 queue = group("Messages that wait to be sent: list, cancel.")
-PerDay = Annotated[int | None, typer.Option(help="Messages a day.")]
-PerMinute = Annotated[int | None, typer.Option(help="Messages a minute.")]
-PauseMin = Annotated[int | None, typer.Option(help="The shortest pause after a message.")]
-PauseMax = Annotated[int | None, typer.Option(help="The longest pause after a message.")]
-Opens = Annotated[str | None, typer.Option(metavar="HH:MM", help="When the day of sending begins.")]
-Closes = Annotated[str | None, typer.Option(metavar="HH:MM", help="When it ends.")]
-AcknowledgeRisk = Annotated[
-    bool, typer.Option("--acknowledge-risk", help="Needed for limits that are looser than the preset's.")
-]
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="The tag of sessions.")]
 #: Which origin of a session's limits (`origins`) is that of a line.
 _ORIGIN = {"pauseMinMs": "pause", "pauseMaxMs": "pause", "opens": "hours", "closes": "hours"}
@@ -29,6 +21,28 @@ _LIMITS = {
     "a day": "perDay", "a minute": "perMinute", "pause from (ms)": "pauseMinMs", "pause to (ms)": "pauseMaxMs",
     "opens": "opens", "closes": "closes",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """The limits that `limits set` and `limits set-tag` set."""
+
+    per_day: Annotated[int | None, typer.Option(help="Messages a day.")] = None
+    per_minute: Annotated[int | None, typer.Option(help="Messages a minute.")] = None
+    pause_min_ms: Annotated[int | None, typer.Option(help="The shortest pause after a message.")] = None
+    pause_max_ms: Annotated[int | None, typer.Option(help="The longest pause after a message.")] = None
+    opens: Annotated[str | None, typer.Option(metavar="HH:MM", help="When the day of sending begins.")] = None
+    closes: Annotated[str | None, typer.Option(metavar="HH:MM", help="When it ends.")] = None
+    acknowledge_risk: Annotated[
+        bool, typer.Option("--acknowledge-risk", help="Needed for limits that are looser than the preset's.")
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields of a request; raise `Refused` if no limit was given."""
+        given = asdict(self)
+        if all(value is None for name, value in given.items() if name != "acknowledge_risk"):
+            raise nothing_to_change("--per-day", "--per-minute", "--pause-min-ms", "--opens")
+        return given
 
 
 @command(holds, "list")
@@ -80,24 +94,9 @@ def show(run: Invocation, session_id: SessionId) -> None:
 
 
 @command(limits, "set")
-def set_limits(
-    run: Invocation,
-    session_id: SessionId,
-    *,
-    per_day: PerDay = None,
-    per_minute: PerMinute = None,
-    pause_min_ms: PauseMin = None,
-    pause_max_ms: PauseMax = None,
-    opens: Opens = None,
-    closes: Closes = None,
-    acknowledge_risk: AcknowledgeRisk = False,
-) -> None:
+def set_limits(run: Invocation, session_id: SessionId, options: LimitOptions) -> None:
     """Set a session's own limits. Those not given come from its tags and the preset."""
-    given = _given(
-        per_day=per_day, per_minute=per_minute, pause_min_ms=pause_min_ms, pause_max_ms=pause_max_ms, opens=opens,
-        closes=closes,
-    )  # fmt: skip
-    _output_limits(run, run.client.set_limits(session_id, **given, acknowledge_risk=acknowledge_risk))
+    _output_limits(run, run.client.set_limits(session_id, **options.given()))
 
 
 @command(limits)
@@ -120,24 +119,9 @@ def list_tag_limits(run: Invocation) -> None:
 
 
 @command(limits, "set-tag")
-def set_tag(
-    run: Invocation,
-    tag: Tag,
-    *,
-    per_day: PerDay = None,
-    per_minute: PerMinute = None,
-    pause_min_ms: PauseMin = None,
-    pause_max_ms: PauseMax = None,
-    opens: Opens = None,
-    closes: Closes = None,
-    acknowledge_risk: AcknowledgeRisk = False,
-) -> None:
+def set_tag(run: Invocation, tag: Tag, options: LimitOptions) -> None:
     """Set limits for all sessions with a tag. Without --acknowledge-risk they only lower what the preset allows."""
-    given = _given(
-        per_day=per_day, per_minute=per_minute, pause_min_ms=pause_min_ms, pause_max_ms=pause_max_ms, opens=opens,
-        closes=closes,
-    )  # fmt: skip
-    made = run.client.set_tag_limits(tag, **given, acknowledge_risk=acknowledge_risk)
+    made = run.client.set_tag_limits(tag, **options.given())
     rows = [{"trust": trust, **each} for trust, each in made["inForce"].items()]
 
     def show_all() -> None:
@@ -152,12 +136,6 @@ def reset_tag(run: Invocation, tag: Tag) -> None:
     """Remove the limits of a tag."""
     result = run.client.delete_tag_limits(tag)
     run.say(result, f"The tag {tag} has no limits. Changed sessions: {result['sessions']}.")
-
-
-def _given(**limits: int | str | None) -> dict[str, Any]:
-    if all(value is None for value in limits.values()):
-        raise nothing_to_change("--per-day", "--per-minute", "--pause-min-ms", "--opens")
-    return limits
 
 
 def _output_limits(run: Invocation, found: dict[str, Any]) -> None:

@@ -4,10 +4,10 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -72,20 +72,39 @@ def print_json(value: Any) -> None:
 def command(
     app: typer.Typer, name: str | None = None, *, alias: str | None = None, panel: str | None = None
 ) -> Callable[[Callable[Concatenate[Invocation, P], None]], None]:
-    """Add a command to `app`: its function receives an `Invocation`, and --url, --json and so on are added."""
+    """Add a command to `app`: its function receives an `Invocation`, and --url, --json and so on are added.
+
+    A parameter whose type is a dataclass stands for the options of its fields, which several commands may have.
+    """
 
     def add(function: Callable[Concatenate[Invocation, P], None]) -> None:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+
         def invoke(ctx: typer.Context, **values: Any) -> None:
             options = Options(**{option: values.pop(option) for option in _OPTIONS})
+            for parameter, made in groups.items():
+                values[parameter] = made(**{field.name: values.pop(field.name) for field in fields(made)})
             _invoke(function, Invocation(options.over(ctx.obj or Options())), values)
 
         invoke.__doc__, invoke.__name__ = function.__doc__, function.__name__
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        own = [option for each in parameters for option in _options_of(each)]
         app.command(name, rich_help_panel=panel)(_with_options(invoke, own))
         if alias:
             app.command(alias, hidden=True)(invoke)
 
     return add
+
+
+def _options_of(parameter: inspect.Parameter) -> Sequence[inspect.Parameter]:
+    group = parameter.annotation
+    if not is_dataclass(group):
+        return [parameter]
+    types = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in fields(group)
+    ]
 
 
 def group(description: str) -> typer.Typer:

@@ -169,9 +169,7 @@ class OptOutRoutes(RouteGroup):
         """Take a recipient off the list."""
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._scripts, name):
-            raise Refused(
-                "NO_SUCH_OPT_OUT", "This recipient did not opt out. GET /api/v1/opt-outs lists who did.", 404
-            )
+            raise Refused("NO_SUCH_OPT_OUT", "This recipient did not opt out. GET /api/v1/opt-outs lists who did.", 404)
         await opt_outs.settle_conversations(self._scripts, name)
         await self._audit(caller, "opt_out.delete", name[-4:])
         return DeletedOptOut()
