@@ -53,6 +53,15 @@ async def pass_ms(control: Orchestrator, ms: int) -> None:
             await control.context.redis.hset(keys.session("s1"), name, str(at - ms))
 
 
+async def lose_the_node(
+    control: Orchestrator, unruly: FaultyRunner, finder: type[ExitWatcher | Reconciler] = ExitWatcher
+) -> None:
+    """Let the runner report all workers as lost, for one step of a loop that finds it out."""
+    unruly.faults.add(RunnerFault.NODE_LOST)
+    await part(control, finder).step()
+    unruly.faults.clear()
+
+
 async def test_a_worker_on_another_machine_is_told_its_fence_and_pings_within_it(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:
@@ -74,9 +83,7 @@ async def test_a_lost_worker_is_replaced_only_after_its_fence(
     before = await now(control.context, "s1")
     if finder is Reconciler:
         control.pool.workers.clear()  # a new leader, who has adopted nobody
-    unruly.faults.add(RunnerFault.NODE_LOST)
-    await part(control, finder).step()
-    unruly.faults.clear()
+    await lose_the_node(control, unruly, finder)
     lost = await now(control.context, "s1")
     assert lost.epoch > before.epoch
     assert lost.worker_lost_at
@@ -140,9 +147,7 @@ async def test_a_clock_that_is_set_back_delays_nobody_for_longer_than_a_fence(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    unruly.faults.add(RunnerFault.NODE_LOST)
-    await part(control, ExitWatcher).step()
-    unruly.faults.clear()
+    await lose_the_node(control, unruly)
     await pass_ms(control, -3_600_000)  # recorded an hour from now
     assert not await control.pool.start("s1")
     await pass_ms(control, LONG_ENOUGH_MS)
@@ -154,9 +159,7 @@ async def test_a_clock_that_is_set_forward_shortens_no_fence(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    unruly.faults.add(RunnerFault.NODE_LOST)
-    await part(control, ExitWatcher).step()
-    unruly.faults.clear()
+    await lose_the_node(control, unruly)
     await pass_ms(control, LONG_ENOUGH_MS)  # by Redis' clock; by our own, a second
     know_the_clock(control, await control.context.scripts.now_ms(), stepped_ms=LONG_ENOUGH_MS - 1_000)
     assert not await control.pool.start("s1")
@@ -169,9 +172,7 @@ async def test_a_new_leader_that_knows_no_clock_waits_for_a_whole_fence(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    unruly.faults.add(RunnerFault.NODE_LOST)
-    await part(control, ExitWatcher).step()
-    unruly.faults.clear()
+    await lose_the_node(control, unruly)
     await pass_ms(control, LONG_ENOUGH_MS)
     control.lease.clock.clear()
     await control.lease.step()

@@ -116,3 +116,19 @@ async def _receive_file(context: Context, session: str) -> str:
 
 async def _one(chunk: bytes) -> AsyncIterator[bytes]:
     yield chunk
+
+
+def fields_of(fleet: TwoCustomers, operation: dict[str, Any]) -> list[str]:
+    """Return the names of the fields of an operation's body."""
+    shapes = fleet.app.openapi()["components"]["schemas"]
+    found: list[str] = []
+
+    def look(schema: dict[str, Any]) -> None:
+        if "$ref" in schema:
+            look(shapes[schema["$ref"].rpartition("/")[2]])
+        for other in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
+            look(other)
+        found.extend(schema.get("properties", ()))
+
+    look(operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}))
+    return found

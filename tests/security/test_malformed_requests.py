@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN, API_KEY
-from tests.security.fleet import MINE, PHONES, TwoCustomers, two_customers
+from tests.security.fleet import MINE, PHONES, TwoCustomers, fields_of, two_customers
 from tests.security.peers import HEALTH, Peer, Serve
 from tests.security.server_log import logged
 from tests.security.test_key_walk import ENDLESS
@@ -102,22 +102,6 @@ def _filled(fleet: TwoCustomers, path: str) -> str:
     return path
 
 
-def _fields(fleet: TwoCustomers, operation: dict[str, Any]) -> list[str]:
-    """The names of the fields of an operation's body."""
-    shapes = fleet.app.openapi()["components"]["schemas"]
-    found: list[str] = []
-
-    def look(schema: dict[str, Any]) -> None:
-        if "$ref" in schema:
-            look(shapes[schema["$ref"].rpartition("/")[2]])
-        for other in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
-            look(other)
-        found.extend(schema.get("properties", ()))
-
-    look(operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}))
-    return found
-
-
 async def test_no_body_is_an_error_of_the_server(fleet: TwoCustomers) -> None:
     wrong, dice = [], random.Random(1)
     for method, path, _ in _operations(fleet):
@@ -131,7 +115,7 @@ async def test_no_field_of_a_body_is_an_error_of_the_server(fleet: TwoCustomers)
     wrong, asked = [], 0
     headers = ADMIN | {"Content-Type": "application/json"}
     for method, path, operation in _operations(fleet):
-        names = _fields(fleet, operation)
+        names = fields_of(fleet, operation)
         for name in names:
             for value in VALUES:
                 asked += 1

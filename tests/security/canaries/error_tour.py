@@ -13,7 +13,7 @@ from tests.dispatcher.scenario import Scenario, settle
 from tests.messages.conftest import Worker
 from tests.orchestrator.fakes import Teller
 from tests.security.canaries.planted import NEW_PROXY, PROXY, SECRETS, Said
-from tests.security.fleet import MINE, TwoCustomers
+from tests.security.fleet import MINE, TwoCustomers, fields_of
 from tests.security.test_key_walk import ENDLESS
 from tests.security.visitor import ORIGIN, Visitor, person
 from wa_orchestrator.dashboard import second_factor_seal
@@ -88,7 +88,7 @@ class ErrorTour:
         for method, path, operation in self._operations():
             there = _filled(self.fleet, path)
             await self.ask(method, there, content=f'{{"a": "{NEW_PROXY}"'.encode())
-            names = _fields(self.fleet, operation)
+            names = fields_of(self.fleet, operation)
             await self.ask(method, there, json=dict.fromkeys([*names, "extra"], TYPED), params={"cursor": TYPED})
         for headers in ({}, {"X-API-Key": SECRETS["another API key"]}, limited):
             await self.ask("GET", "/api/v1/proxies", headers=headers)
@@ -326,19 +326,3 @@ def _filled(fleet: TwoCustomers, path: str) -> str:
     for name in [part.partition("}")[0] for part in path.split("{")[1:]]:
         path = path.replace(f"{{{name}}}", known.get(name, "x_0123456789ab"))
     return path
-
-
-def _fields(fleet: TwoCustomers, operation: dict[str, Any]) -> list[str]:
-    """The names of the fields of an operation's body."""
-    shapes = fleet.app.openapi()["components"]["schemas"]
-    found: list[str] = []
-
-    def look(schema: dict[str, Any]) -> None:
-        if "$ref" in schema:
-            look(shapes[schema["$ref"].rpartition("/")[2]])
-        for other in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
-            look(other)
-        found.extend(schema.get("properties", ()))
-
-    look(operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}))
-    return found
