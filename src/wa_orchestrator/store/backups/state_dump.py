@@ -4,7 +4,7 @@ A line is `[key, type, expires at ms or 0, values]`: portable between versions o
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -270,13 +270,6 @@ def session_id_of(key: str) -> str | None:
     """Return the session whose record a key is; None for every other key."""
     name = key.removeprefix(keys.session(""))
     return name if key.startswith(keys.session("")) and ":" not in name else None
-
-
-def sessions_in(lines: Iterable[StateLine]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the id and the fields of every session."""
-    for line in lines:
-        if line.kind == "hash" and (session_id := session_id_of(line.key)):
-            yield session_id, line.pairs
 
 
 def proxy_id_of(key: str) -> str | None:
