@@ -219,7 +219,7 @@ class GroupRoutes(RouteGroup):
         return ActDone()
 
     async def _names(self, member: str) -> dict[str, str]:
-        """Return a person as a worker is told of them."""
+        """Return a person as workers expect it."""
         named = await contacts.parse_recipient(self._scripts, member)
         if recipient.is_group(named):
             raise recipient.BadRecipient("A member is a person: a phone, or lid:123456789012345.")
