@@ -454,6 +454,17 @@ def test_in_a_group_a_quote_and_a_reaction_name_the_member_and_not_the_group(
     page.context.close()
 
 
+def test_the_end_stays_in_sight_when_a_picture_of_unknown_size_arrives(served: ServedFleet, chromium: Browser) -> None:
+    served.do(_talk)
+    served.do(lambda on: says(on, "3C41", "", "image", media={"mimetype": "image/jpeg"}))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    page.route("**/inbox/media/*", lambda route: route.fulfill(content_type="image/jpeg", body=jpeg(300, 300)))
+    opened(page, served.address)
+    expect(page.locator(".msg").last.locator("img[data-file]")).to_have_js_property("naturalWidth", 300)
+    expect(page.locator(".msg").last.locator(".meta")).to_be_in_viewport()
+    page.context.close()
+
+
 _AT_THE_START = """where => {
   const text = document.createRange()
   text.selectNodeContents(document.querySelector(where))

@@ -720,6 +720,14 @@ let follows = true
 const resized = new ResizeObserver(() => {
   if (follows && scroller()) scroller().scrollTop = scroller().scrollHeight
 })
+// A picture whose size was not told grows once it is here.
+document.addEventListener(
+  'load',
+  e => {
+    if (follows && e.target.matches?.('.msgs img')) scroller().scrollTop = scroller().scrollHeight
+  },
+  true,
+)
 function scrolled() {
   follows = isAtEnd()
   if (!follows) return
