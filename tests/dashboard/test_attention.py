@@ -393,11 +393,11 @@ async def test_a_suspension_says_when_it_ends_wherever_it_is_shown(redis: Redis,
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
     await builder.put("w1", "failed", "TEMPORARY_BAN")
     (item,) = attention.items(await look(redis), ENGLISH)
-    assert "Sending resumes at" not in item.do, "WhatsApp gave no end"
+    assert "Sending resumes by itself" in item.do, "WhatsApp gave no end"
     await redis.hset(keys.session("w1"), "ban_ends_at", NOW + 3_600_000)
     (item,) = attention.items(await look(redis), ENGLISH)
     assert item.do.striptags().strip().startswith("Sending resumes at 13:00.")
-    assert "Sending resumes at" in await page_of(redis, session, {"id": "w1"})
+    assert re.search("Sending resumes .*at ", await page_of(redis, session, {"id": "w1"}))
 
 
 @pytest.mark.parametrize("reason", ["BANNED", "TEMPORARY_BAN", "LOGGED_OUT"])
@@ -438,7 +438,7 @@ async def test_deliveries_of_a_webhook_come_in_the_order_of_their_times_with_why
         await redis.zadd(keys.delivery_log("wh1"), {f"{number}-0": NOW + number * 60_000})
     shown = Markup(await page_of(redis, settings_page, {})).striptags()
     assert re.findall(r"12:0\d:00", shown) == ["12:02:00", "12:01:00", "12:00:00"]
-    assert len(re.findall(r"unreachable; next attempt at [^;]*?13:00:00", shown)) == 3
+    assert len(re.findall(r"unreachable; next attempt [^;]*?at 13:00:00", shown)) == 3
 
 
 async def test_the_history_of_a_session_gives_no_advice_of_another_time(redis: Redis, scripts: Scripts) -> None:
@@ -538,7 +538,7 @@ async def test_everybody_who_was_linked_today_is_counted_on_the_scan_page(redis:
     builder = FleetBuilder(scripts)
     pool = [await builder.proxy(1), await builder.proxy(2)]
     for number in range(1, 9):
-        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool, days=0.1)
+        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool, days=0)
     await builder.put("w8", "disconnected", "RECONNECTING")
     assert 'Linked today</h2><span class="count">8</span>' in await page_of(redis, scan, {})
 

@@ -484,7 +484,7 @@ async def test_only_of_a_session_that_can_send_its_page_says_what_fits_today(
 
 async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:
     renderer = Renderer(make_context(settings(3001), redis), SnapshotReader(make_context(settings(3001), redis)))
-    shown = renderer.macros.first_steps(await renderer.view_as(None, "fleet", "en"))
+    shown = renderer.macros.first_steps(await renderer.view_as(None, "fleet", "en"), 20)
     body = Markup(shown).unescape().partition("-d '")[2].partition("'")[0]
     assert SendBody.model_validate_json(body).to == "972501234567"
 

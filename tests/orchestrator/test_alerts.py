@@ -227,6 +227,25 @@ async def test_an_alert_of_a_proxy_has_its_name_where_it_has_one(control: Orches
     assert f"Proxy failed: Frankfurt 1, {nameless}" in alert_texts.text_of(receiver.taken[0], "en")
 
 
+@pytest.mark.parametrize(("reason", "because"), [("passed", ""), ("REINSTATED", " — An operator reinstated it.")])
+def test_an_alert_of_a_proxy_that_works_again_shows_no_code(reason: str, because: str) -> None:
+    alert = Alert(EventType.PROXY_OK, "p_1", reason, 0)
+    assert alert_texts.text_of([alert], "en") == f"🌱 Proxy works again: p_1{because}"
+    assert reason not in alert_texts.text_of([alert], "he")
+
+
+async def test_a_proxy_that_an_operator_drains_raises_no_alert_that_it_failed(
+    control: Orchestrator, receiver: Receiver
+) -> None:
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    proxy = (await records.proxies(control.context.scripts))[0].id
+    for reason in ("DRAINED", "CHECK_FAILED"):
+        await event_stream.emit(control.context.scripts, EventType.PROXY_BAD, ProxyPoolChanged(proxy, reason))
+    await alerts.step()
+    assert [alert.reason for taken in receiver.taken for alert in taken] == ["CHECK_FAILED"]
+
+
 async def test_an_alert_of_a_campaign_has_its_name_and_leads_to_it(control: Orchestrator, receiver: Receiver) -> None:
     alerts = Alerts(control.context, [receiver], gap_s=0)
     await alerts.step()

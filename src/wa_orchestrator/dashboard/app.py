@@ -243,7 +243,7 @@ class Dashboard:
         action = actions.find(name)
         forms = actions.forms(action, data)
         answers = [await internal_api.call(self._app, person.caller, *action.call(form)) for form in forms]
-        outcome = actions.outcome_of(name, action, forms, answers, view)
+        outcome = actions.outcome_of(name, action, forms, answers, view, known_as=view.known_as)
         if name == "backup-check" and outcome.state == "ok":
             plan = backups.plan_part(self.renderer, view, forms[0], answers[0].body)
             return replace(outcome, parts={"restore-plan": plan})

@@ -73,7 +73,7 @@ def _server(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
             case EventType.DISK_LOW:
                 free = ltr(f"{int(fields['free_bytes']) / 1e9:.1f}")
                 do = locale.t("attention.disk_low_do", directory=ltr(fields["directory"]))
-                what = locale.t("attention.disk_low", free=free, since=since)
+                what = locale.t("attention.disk_low", free=free, since=locale.when(trouble.at_ms))
                 yield _line("failed", what, do, "/live-log?kind=server", locale)
             case EventType.REDIS_MEMORY_LOW:
                 what, do = locale.t("attention.redis_memory", since=since), locale.t("attention.redis_memory_do")
@@ -90,7 +90,7 @@ def _server(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 def _backups(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     for trouble in snapshot.troubles:
         if trouble.kind == EventType.BACKUP_FAILED:
-            what = locale.t("attention.backup_failed", since=locale.clock(trouble.at_ms))
+            what = locale.t("attention.backup_failed", since=locale.when(trouble.at_ms))
             do = locale.t("attention.backup_failed_do", why=locale.t(_why_no_backup(trouble.fields["reason"], locale)))
             yield _line("warn", what, do, "/live-log?kind=backup", locale)
         elif trouble.kind == EventType.BACKUP_COPY_FAILED:
@@ -102,7 +102,7 @@ def _paused_campaigns(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     for trouble in snapshot.troubles:
         if trouble.kind == EventType.CAMPAIGN_PAUSED_ITSELF:
             name = bdi(snapshot.campaign_names.get(trouble.fields["campaign"], trouble.fields["campaign"]))
-            what = locale.t("attention.campaign", name=name, since=locale.clock(trouble.at_ms))
+            what = locale.t("attention.campaign", name=name, since=locale.when(trouble.at_ms))
             why = locale.t(f"cause.{trouble.fields['reason']}")
             yield _line("warn", what, why, f"/campaigns/{trouble.fields['campaign']}", locale)
 
@@ -111,7 +111,7 @@ def _disabled_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     for trouble in snapshot.troubles:
         if trouble.kind == EventType.WEBHOOK_DISABLED:
             host = ltr(snapshot.webhook_hosts.get(trouble.fields["webhook"], trouble.fields["webhook"]))
-            what = locale.t("attention.webhook_disabled", name=host, since=locale.clock(trouble.at_ms))
+            what = locale.t("attention.webhook_disabled", name=host, since=locale.when(trouble.at_ms))
             yield _line("warn", what, locale.t("attention.webhook_disabled_do"), "/settings", locale)
 
 
@@ -161,7 +161,7 @@ def _what_to_do(reason: str, rows: Sequence[Row], locale: Locale) -> Markup:
         return locale.t(name)
     known = len(rows) == 1 and rows[0].ban_ends_at
     ends = (
-        locale.t("attention.ends", until=locale.clock(rows[0].ban_ends_at))
+        locale.t("attention.ends", until=locale.when(rows[0].ban_ends_at))
         if known
         else locale.t("attention.ends_itself")
     )
@@ -179,10 +179,12 @@ def _unlinked(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """Each until it is linked again; also while it waits for a slot or its code, or when nobody scanned one."""
     unlinked = [row for row in snapshot.sorted_rows() if row.is_unlinked]
     scan, add_proxy = (locale.t("do.scan"), "/scan?id={}"), (locale.t("do.add_proxy"), "/proxies#add")
+    if snapshot.is_limited:
+        add_proxy = (locale.t("do.open"), "/sessions/{}")
     new_code, no_slot = locale.t("attention.unlinked_do"), locale.t("attention.unlinked_no_slot")
     for waits, next_step, (button, href) in ((False, new_code, scan), (True, no_slot, add_proxy)):
         if rows := [row for row in unlinked if row.waits_for_slot is waits]:
-            at = locale.clock(rows[0].session.unlinked_at)
+            at = locale.when(rows[0].session.unlinked_at)
             what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
             do = Markup("{} {}").format(_waiting(rows, locale), next_step)
             yield Item("failed", "s-failed", what, do, button, href.format(rows[0].id))
@@ -194,6 +196,11 @@ def _waiting(rows: Sequence[Row], locale: Locale) -> Markup:
 
 def _without_slot(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     if rows := [row for row in snapshot.sorted_rows() if row.waits_for_slot and not row.is_unlinked]:
+        if snapshot.is_limited:  # how many slots there are is not shown, nor may the person add any
+            what = locale.n("attention.no_slot_limited", len(rows), name=bdi(snapshot.called(rows[0])))
+            do = locale.t("attention.no_slot_ask")
+            yield Item("disconnected", "s-disconnected", what, do, *_link_to(rows, rows[0].state, locale))
+            return
         name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
         do = locale.t("attention.no_slot_do")
@@ -265,22 +272,31 @@ def _bad_proxies(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         return
     what = locale.n("attention.bad_proxy", len(bad), proxy=bdi(snapshot.proxy_called(bad[0].id)))
     affected = {name for proxy in bad for name in snapshot.sessions_of(proxy)}
+    rows = [row for row in snapshot.sorted_rows() if row.id in affected]
     if len(bad) > 1:
         do = locale.t("attention.bad_proxies_do", n=locale.number(len(affected)))
-        yield Item("bad", "i-proxy", what, do, locale.n("do.show", len(bad)), "/proxies")
+        button, href = locale.n("do.show", len(bad)), "/proxies"
+        yield Item("bad", "i-proxy", what, do, *_of_proxies(snapshot, rows, button, href, locale))
         return
-    rows = [row for row in snapshot.sorted_rows() if row.id in affected]
     why = bad[0].last_error or bad[0].bad_because or ""
     failed = locale.t("attention.proxy_failed", why=labels.proxy_failure(locale, why))
     do = Markup("{} {}").format(failed, locale.n("attention.affected", len(rows), names=named(rows, snapshot, locale)))
-    yield Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies?id={bad[0].id}#px-{bad[0].id}")
+    href = f"/proxies?id={bad[0].id}#px-{bad[0].id}"
+    yield Item("bad", "i-proxy", what, do, *_of_proxies(snapshot, rows, locale.t("do.details"), href, locale))
+
+
+def _of_proxies(
+    snapshot: Snapshot, rows: Sequence[Row], button: Markup, href: str, locale: Locale
+) -> tuple[Markup, str]:
+    """Return where a line about proxies leads; whoever sees some sessions only may not open that page."""
+    return _link_to(rows, "", locale) if snapshot.is_limited else (button, href)
 
 
 def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """No session waits yet, but soon one would. `_without_slot` and `_bad_proxies` report what is worse."""
     waits = any(row.waits_for_slot for row in snapshot.rows.values())
     all_bad = snapshot.proxies and not snapshot.healthy
-    if waits or all_bad:
+    if waits or all_bad or snapshot.is_limited:
         return
     if snapshot.free_slots and any(each.kind == EventType.PROXY_LOW_INVENTORY for each in snapshot.troubles):
         slots = locale.number(snapshot.slots)
@@ -302,7 +318,7 @@ def _failed_messages(failed: FailedMessages, locale: Locale) -> Iterator[Item]:
     for status, count in (("failed", failed.failed), ("unknown", failed.unknown)):
         if count:
             name, href = f"attention.{status}_messages", f"/messages?status={status}"
-            what = locale.n(name, count, since=locale.hour(failed.since_ms))
+            what = locale.n(name, count, since=locale.clock(failed.since_ms))
             yield Item("warn", "i-msg", what, locale.t(f"{name}_do"), locale.t("do.details"), href)
 
 

@@ -21,6 +21,8 @@ from wa_orchestrator.store.sessions.labels import labels_of
 
 #: The order of states in tables: those that need a person first.
 _ORDER: Final = (State.FAILED, State.DISCONNECTED, State.QR_READY, State.PENDING, State.CONNECTED, State.STOPPED)
+#: A slot of a proxy in which there is a session that the person does not see.
+IN_USE: Final = "in use"
 _NUMBER_OR_CHARACTER: Final = re.compile(r"([0-9]+)|([^0-9])")
 
 
@@ -191,6 +193,10 @@ class Snapshot:
     """Lasting troubles: those of the server itself are shown."""
     campaign_names: Mapping[str, str] = field(default_factory=dict)
     """The names of the newest campaigns, by id."""
+    unseen: Mapping[str, int] = field(default_factory=dict)
+    """How many slots of a proxy are in use by sessions that the person does not see."""
+    is_limited: bool = False
+    """Whether the person sees some sessions only, and of proxies those that these use."""
     _sorted: list[Row] = field(default_factory=list, init=False, repr=False, compare=False)
     """Sorted once: what needs attention asks a dozen times, on every page."""
     _proxy_names: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -214,6 +220,8 @@ class Snapshot:
             slots_per_proxy=self.slots_per_proxy,
             namesakes=frozenset(name for name, count in names.items() if count > 1),
             direct=self.direct,
+            unseen={each.id: len(each.sessions - rows.keys()) for each in self.proxies if each.id in used},
+            is_limited=True,
         )
 
     def called(self, row: Row) -> str:
@@ -264,12 +272,16 @@ class Snapshot:
 
     @property
     def free_slots(self) -> int:
-        return sum(max(0, self.slots_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
+        return sum(max(0, self.slots_per_proxy - self._taken(proxy)) for proxy in self.healthy)
 
-    def slots_of(self, proxy: Proxy) -> list[Row | None]:
-        """Return the sessions in the slots of a proxy, then None for each free slot."""
+    def slots_of(self, proxy: Proxy) -> list[Row | str | None]:
+        """Return the slots of a proxy: its sessions, `IN_USE` for each that is not shown, None for each free one."""
         rows = [self.rows[name] for name in sorted(proxy.sessions) if name in self.rows]
-        return [*rows, *[None] * (self.slots_per_proxy - len(rows))]
+        others = self._taken(proxy) - len(rows)
+        return [*rows, *[IN_USE] * others, *[None] * (self.slots_per_proxy - len(rows) - others)]
+
+    def _taken(self, proxy: Proxy) -> int:
+        return len(proxy.sessions) + self.unseen.get(proxy.id, 0)
 
 
 @lru_cache(maxsize=8192)

@@ -104,6 +104,27 @@ class Locale:
         day = self.t(f"weekday.{then.isoweekday()}") if abs(days) < 7 else self.date(at_ms)
         return Markup("{} {}").format(day, clock)
 
+    def when(self, at_ms: int, form: str = "%H:%M") -> Markup:
+        """Say within a sentence when something is: at 10:04, yesterday at 10:04, on Fri at 10:04."""
+        return self._on_its_day(at_ms, self.t("time.at", clock=ltr(self._local(at_ms).strftime(form))))
+
+    def when_s(self, at_ms: int) -> Markup:
+        return self.when(at_ms, "%H:%M:%S")
+
+    def about(self, at_ms: int) -> Markup:
+        """Say within a sentence when something will be, as far as is known: tomorrow at about 10:04."""
+        return self._on_its_day(at_ms, self.t("time.about", clock=ltr(self._local(at_ms).strftime("%H:%M"))))
+
+    def _on_its_day(self, at_ms: int, at: Markup) -> Markup:
+        then, days = self._local(at_ms), (self._local(at_ms).date() - self.today).days
+        if days == 0:
+            return at
+        if days in (1, -1):
+            return self.t("time.at_tomorrow" if days == 1 else "time.at_yesterday", at=at)
+        if abs(days) < 7:
+            return self.t("time.on_weekday", day=self.t(f"weekday.{then.isoweekday()}"), at=at)
+        return self.t("time.on_date", day=self.date(at_ms), at=at)
+
     def clock_s(self, at_ms: int) -> Markup:
         return self.clock(at_ms, "%H:%M:%S")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -64,13 +65,21 @@ class View(Locale):
         """Whether the person sees some sessions only."""
         return self.person is not None and not isinstance(self.person.reach, Everything)
 
+    def known_as(self, known_id: str) -> Markup:
+        """Return how people know a session or a proxy; its id where it has no name."""
+        row = self.snapshot.rows.get(known_id)
+        return bdi(self.snapshot.called(row) if row else self.snapshot.proxy_called(known_id))
+
+    def names_of(self, ids: Iterable[str]) -> Markup:
+        return Markup(", ").join(self.known_as(each) for each in ids)
+
     def sees(self, session_id: str) -> bool:
         """Whether the person may see what belongs to this session ('' = to none)."""
         return not self.is_limited or session_id in self.snapshot.rows
 
     def reason(self, code: str) -> str:
         """Waiting for a proxy has another sentence when no proxy works."""
-        if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy:
+        if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy and not self.is_limited:
             return str(self.t("session_reason.NO_PROXY_AT_ALL").striptags())
         return Locale.reason(self, code)
 
@@ -148,6 +157,7 @@ class Renderer:
             m=self.macros,
             workers_read_each_other=self.context.workers_read_each_other,
             redis_weaknesses=self.context.redis_weaknesses,
+            trash_days=self.context.settings.trash_days,
             several_nodes=self.context.settings.runner in SEVERAL_MACHINES,
             **shown.values,
         )

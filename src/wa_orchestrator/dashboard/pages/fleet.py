@@ -11,6 +11,7 @@ from wa_orchestrator.dashboard.fleet.availability import Day
 from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import charts
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.store.events.activity import HOUR_MS
 
 PAGE_SIZE: Final = 50
@@ -21,8 +22,8 @@ NO_ATTENTION: Final = Markup('<div id="attention"></div>')
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the sessions that match the filter; without any session, the first steps."""
-    if not view.snapshot.rows:
+    """Show the sessions that match the filter; in an installation without any, the first steps."""
+    if not view.snapshot.rows and not view.is_limited:
         first = await first_parts(renderer, view, query)
         return PageContent("first.html", first, {"lost": bool(_lost(view))}, {"page": "first"})
     found = filtered(view, query)
@@ -36,7 +37,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "found": len(found),
         "page": page,
         "page_size": PAGE_SIZE,
-        "query": {name: query.get(name, "") for name in ("state", "q", "tag", "sort")},
+        "query": {name: query.get(name, "") for name in ("state", "q", "tag")} | {"sort": _order(query)},
         "dense": len(view.snapshot.rows) >= MANY,
         "groups": groups(view) if len(view.snapshot.rows) >= MANY else [],
     }
@@ -58,7 +59,11 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the first steps of an installation without a session."""
     m, lost = renderer.macros, _lost(view)
-    return {"first-steps": m.first_steps(view), "attention": m.attention(view, lost, []) if lost else NO_ATTENTION}
+    per_day = renderer.context.settings.pace(Trust.COLD).per_day
+    return {
+        "first-steps": m.first_steps(view, per_day),
+        "attention": m.attention(view, lost, []) if lost else NO_ATTENTION,
+    }
 
 
 def _lost(view: View) -> list[attention.Item]:
@@ -112,11 +117,17 @@ def share_of(view: View, day: Day) -> Markup:
 
 def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
     found = [row for row in view.snapshot.sorted_rows() if _passes(view, row, query)]
-    if query.get("sort") == "name":
-        return sorted(found, key=lambda row: natural(row.name))
-    if query.get("sort") == "queue":
-        return sorted(found, key=lambda row: -row.queued)
+    match _order(query):
+        case "name":
+            return sorted(found, key=lambda row: natural(row.name))
+        case "queue":
+            return sorted(found, key=lambda row: -row.queued)
     return found
+
+
+def _order(query: Mapping[str, str]) -> str:
+    """Return by what the sessions are sorted; empty: those that need a person first."""
+    return query["sort"] if query.get("sort") in ("name", "queue") else ""
 
 
 def _passes(view: View, row: Row, query: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from wa_orchestrator.dashboard.html.locale import bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain import stream_events, whole_number
 from wa_orchestrator.domain.phone import last_four
-from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
+from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level, ProxyReason
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
@@ -94,7 +94,7 @@ def line_of(view: View, entry: Entry) -> Line:
         entry.cursor,
         int(float(fields.get("at") or entry.cursor.partition("-")[0])),
         kind,
-        stream_events.level_of(kind),
+        Level.INFO if _is_drain(kind, fields) else stream_events.level_of(kind),
         session,
         row.name if row else session or view.snapshot.proxy_called(fields.get("proxy", "")),
         tag,
@@ -109,7 +109,8 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     why = fields.get("reason") or (fields.get("note", "") if kind in _NOTED else "")
     subject, _, status = kind.partition(".")
     explained = labels.message_note(view, why, status) if subject == "message" else labels.cause(view, why)
-    if not why or not explained or (subject == "message" and explained == why):  # no text for this code
+    is_unexplained = not explained or (subject == "message" and explained == why)  # no text for this code
+    if not why or is_unexplained or _is_drain(kind, fields):
         return text
     return Markup("{}: {}").format(text, explained)
 
@@ -118,6 +119,7 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     from_nowhere = kind == EventType.SESSION_MOVED and not fields.get("from")
     returned = kind == EventType.MESSAGE_QUEUED and fields.get("note")
     name = "event.session.moved_in" if from_nowhere else "event.message.returned" if returned else f"event.{kind}"
+    name = "event.proxy.drained" if _is_drain(kind, fields) else name
     if not view.knows(name):
         return Markup("{}").format(kind)
     known = stream_events.find(kind)
@@ -145,6 +147,11 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
     return view.t(name, **values)
+
+
+def _is_drain(kind: str, fields: Mapping[str, str]) -> bool:
+    """Whether an operator moves the sessions of a proxy away, which did not fail."""
+    return kind == EventType.PROXY_BAD and fields.get("reason") == ProxyReason.DRAINED
 
 
 def _place(view: View, name: str) -> Markup:

@@ -27,6 +27,8 @@ _FILTERS: Final[dict[str, frozenset[MessageStatus]]] = {"queued": WAITING} | {
     str(status): frozenset({status})
     for status in (S.SENDING, S.SENT, S.DELIVERED, S.READ, S.FAILED, S.UNKNOWN, S.EXPIRED, S.CANCELLED)
 }
+#: What cannot be cancelled any more.
+_OUT_OF_REACH: Final = frozenset({S.SENDING, S.SENT, S.DELIVERED, S.READ})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class MessageDetails:
     def can_cancel(self) -> bool:
         """Whether no worker has claimed it yet."""
         return self.message.status in WAITING
+
+    @property
+    def too_late_to_cancel(self) -> bool:
+        """Whether a worker or WhatsApp has it; one that expired or was cancelled has ended without."""
+        return self.message.status in _OUT_OF_REACH
 
     @property
     def can_retry(self) -> bool:

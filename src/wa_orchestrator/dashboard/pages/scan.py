@@ -9,14 +9,12 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.pacing.limits import DAY_MS
 from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.orchestrator.sessions import profile_inventory
 from wa_orchestrator.store.sessions import link_codes
 
 _LINKED_SHOWN: Final = 6
 _FIRST_LIFE_MS: Final = 60_000
-_WAITS: Final = (State.QR_READY, State.PENDING)
 #: Why a session that failed is linked by a new code.
 _NEEDS_NEW_CODE: Final = (Reason.QR_EXPIRED, Reason.AUTH_FAILURE)
 #: Linked: there is nothing to scan or to enter.
@@ -72,19 +70,26 @@ async def _parts(renderer: Renderer, view: View, row: Row | None, phone: str) ->
 
 
 def lists(view: View) -> tuple[list[Row], list[Row]]:
-    """Return the sessions that wait to be linked, and those that were linked within a day."""
+    """Return the sessions that wait to be linked, and those that were linked today."""
     rows = view.snapshot.sorted_rows()
     waiting = [row for row in rows if waits_for_code(row)]
-    since_ms = view.now_ms - DAY_MS
-    linked = [row for row in rows if row.session.phone and row.session.first_connected_at > since_ms]
+    linked = [row for row in rows if row.session.phone and _was_today(view, row.session.first_connected_at)]
     return waiting, sorted(linked, key=lambda row: -row.session.first_connected_at)
 
 
+def _was_today(view: View, at_ms: int) -> bool:
+    return at_ms > 0 and view.day_key(at_ms) == view.today.isoformat()
+
+
 def waits_for_code(row: Row) -> bool:
-    """Whether a session is linked by a code, also one whose phone is known and whose code has expired."""
+    """Whether a session is linked by a code, also one whose phone is known and whose code has expired.
+
+    A linked session that starts again is pending too, and needs none.
+    """
     if row.state is State.FAILED:
         return not row.session.phone or row.session.reason in _NEEDS_NEW_CODE
-    return row.state in _WAITS
+    starts_again = row.session.first_connected_at > 0 and not row.is_unlinked
+    return row.state is State.QR_READY or (row.state is State.PENDING and not starts_again)
 
 
 def selected(view: View, wanted: str) -> Row | None:

@@ -16,7 +16,7 @@ from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
-from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
+from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Pace, Trust
 from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.domain.workers.nodes import NodeState
 from wa_orchestrator.messages import phone_health, queue_forecast
@@ -70,7 +70,7 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
         "session-why": m.session_why(
             view, row, is_offline_for_long(row, view.now_ms), unproven_opt_outs(view.snapshot, row, view)
         ),
-        "session-today": m.session_today(view, row, progress, hour, str(local.tzinfo)),
+        "session-today": m.session_today(view, row, progress, hours_of_day(row.pace), hour, str(local.tzinfo)),
         "session-queue": m.session_queue(view, row, await queue(renderer, row)),
         "session-health": m.session_health(
             view, row, await phone_health.of_session(scripts, settings, row.session, view.now_ms)
@@ -96,6 +96,15 @@ def exits(view: View, row: Row) -> list[Proxy]:
     """Return the proxies that a session could be moved to: they work and have room."""
     healthy = [each for each in view.snapshot.proxies if each.status == "OK" and each.id != row.session.proxy]
     return [each for each in healthy if len(each.sessions) < len(view.snapshot.slots_of(each))]
+
+
+def hours_of_day(pace: Pace) -> list[tuple[float, float]]:
+    """Return when a session sends, as parts of one day from 0 to 24; hours past midnight are two parts."""
+    opens, closes = (each.hour + each.minute / 60 for each in (pace.opens, pace.closes))
+    if opens == closes:
+        return [(0, 24)]
+    parts = [(opens, closes)] if opens < closes else [(0, closes), (opens, 24)]
+    return [(begins, ends) for begins, ends in parts if begins < ends]
 
 
 def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A form names its action, and `ACTIONS` maps it to a call. The result is a toast,
 a secret to show. For several selected sessions there is one call each, and the toast counts them.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from wa_orchestrator.errors import Refused
 
 Form = Mapping[str, str]
 Body = dict[str, Any]
+#: What is said to a program only: a request, a field of one, its key.
+_FOR_PROGRAMS: Final = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE) /|/api/|[?&]\w+=|\b[a-z]+[A-Z]\w*|[{}`]|API key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +299,17 @@ def forms(action: Action, data: FormData) -> list[Form]:
 
 
 def outcome_of(
-    name: str, action: Action, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale
+    name: str,
+    action: Action,
+    forms_sent: Sequence[Form],
+    responses: Sequence[ApiResponse],
+    locale: Locale,
+    *,
+    known_as: Callable[[str], Markup] = ltr,
 ) -> Outcome:
+    """Return what came of an action; `known_as` names a session or a proxy by its id."""
     if len(responses) > 1:
-        return _bulk_outcome(name, forms_sent, responses, locale)
+        return _bulk_outcome(name, forms_sent, responses, locale, known_as)
     form, response = forms_sent[0], responses[0]
     if not response.ok:
         return Outcome("error", error_message(response, locale, name), _bad_lines(response, locale))
@@ -310,10 +320,10 @@ def outcome_of(
         return _opt_outs_outcome(body, locale)
     if name == "proxy-check" and body.get("status") == "BAD":
         why = proxy_failure(locale, body.get("lastFailure") or "")
-        return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
+        return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=known_as(form["id"])))
     secret = str(body.get("key") or body.get("code") or body.get("secret") or body.get("link") or "")
     shown = "" if name in _SHOWN else secret
-    done = locale.t(f"done.{name}", **_values(form, body))
+    done = locale.t(f"done.{name}", **_values(form, body, known_as))
     if name in ("send", "reply"):
         done = _with_warnings(done, body, locale)
     return Outcome("ok", done, go=action.go(form, body), secret=shown)
@@ -339,10 +349,10 @@ def _bad_lines(response: ApiResponse, locale: Locale) -> list[Markup]:
     ]
 
 
-def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
+def _values(form: Form, body: Mapping[str, Any], known_as: Callable[[str], Markup]) -> dict[str, object]:
     session = body.get("sessionId") or form.get("id", "")
     return {
-        "id": ltr(session or body.get("id", "")),
+        "id": known_as(session or body.get("id", "")),
         "name": bdi(form.get("name_") or form.get("label") or session),
         "n": body.get("cancelled", ""),
         "latency": ltr(f"{body.get('latencyMs')} ms"),
@@ -350,9 +360,15 @@ def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _bulk_outcome(name: str, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale) -> Outcome:
+def _bulk_outcome(
+    name: str,
+    forms_sent: Sequence[Form],
+    responses: Sequence[ApiResponse],
+    locale: Locale,
+    known_as: Callable[[str], Markup],
+) -> Outcome:
     lines = [
-        Markup("{}: {}").format(bdi(form.get("id", "")), error_message(response, locale, name))
+        Markup("{}: {}").format(known_as(form.get("id", "")), error_message(response, locale, name))
         for form, response in zip(forms_sent, responses, strict=True)
         if not response.ok
     ]
@@ -404,8 +420,11 @@ def _invalid_fields(response: ApiResponse, locale: Locale) -> Markup:
 
 
 def error_sentence(code: str, message: str, locale: Locale) -> Markup:
-    """Return an error in the person's language. In English it is the API's message, which has the details."""
+    """Return an error in the person's language.
+
+    In English it is the API's message, which has the details, unless that tells a program what to send.
+    """
     name = f"error.{code}"
-    if locale.language != "en" and locale.knows(name):
+    if locale.knows(name) and (locale.language != "en" or _FOR_PROGRAMS.search(message)):
         return locale.t(name, fields=locale.t("field.something"))
     return Markup("{}").format(message or locale.t("error.unknown"))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.sessions.session import Event
-from wa_orchestrator.domain.stream_events import ALERTS
+from wa_orchestrator.domain.stream_events import ALERTS, EventType, ProxyReason
 from wa_orchestrator.texts.catalogue import message_failure, proxy_failure, text
 
 #: Further names in a line, and further lines in a text, are only counted.
@@ -37,6 +37,8 @@ def alert_of(fields: Mapping[str, str]) -> Alert | None:
     """Return the alert for an event of the stream; None for most events."""
     kind = fields.get("type", "")
     if kind not in ALERTS or fields.get("what") == Event.WORKER_STARTED:  # the alert when it went down gave the reason
+        return None
+    if kind == EventType.PROXY_BAD and fields.get("reason") == ProxyReason.DRAINED:  # an operator's own doing
         return None
     who = next((fields[name] for name in ("session", "proxy", "webhook", "campaign", "node") if fields.get(name)), "")
     reason = fields.get("reason", "") or fields.get("note", "") or fields.get("details", "")
@@ -72,6 +74,8 @@ def _line(kind: str, reason: str, names: Sequence[str], language: str) -> str:
 def _because(kind: str, reason: str, language: str) -> str:
     if reason.startswith("{"):
         return text(language, f"alert_details.{kind}").format(**json.loads(reason))
+    if kind == EventType.PROXY_OK:
+        return text(language, f"cause.{reason}")
     if kind.startswith("proxy."):
         return proxy_failure(language, reason)
     subject, _, status = kind.partition(".")
