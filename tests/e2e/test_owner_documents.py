@@ -552,7 +552,7 @@ def test_telegram_tells_of_a_session_that_connects_and_disconnects(installation:
     worker.report("DISCONNECTED", {"reason": "Connection Lost", "code": 408})
     _told(installation, "⚠️", "session_700")
     worker.report("DISCONNECTED", {"reason": "loggedOut", "code": 401})
-    _told(installation, "Unlinked on the phone", "session_700")
+    _told(installation, "⚠️", "Unlinked on the phone", "session_700")
     installation.api.delete("/api/sessions/session_700")
 
 
@@ -795,7 +795,21 @@ def test_trust_levels_have_the_limits_of_the_documents(installation: Installatio
         "warm": [100, 15, 3000, 5000, "08:00", "22:00"],
         "hot": [500, 30, 2000, 4000, "07:00", "23:00"],
     }
-    assert [each["perDay"] for each in presets["conservative"].values()] == [10, 50, 200]
+    conservative = presets["conservative"].values()
+    assert [each["perDay"] for each in conservative] == [10, 50, 200]
+    pauses = [(each["pauseMinMs"], each["pauseMaxMs"]) for each in conservative]
+    assert pauses == [(each * 0.7, each * 1.3) for each in (60_000, 30_000, 10_000)], "30 % to either side"
+
+
+def test_a_burst_is_noticed_and_nothing_of_it_is_dropped(installation: Installation, worker_1: str) -> None:
+    """More than three times what a cold session sends within a minute."""
+    _provision(installation, "session_302b").report("CONNECTED", {"phoneNumber": "972501113322"})
+    messages = [{"to": PHONE, "message": f"{number}", "sessionId": "session_302b"} for number in range(3 * 5 + 1)]
+    answer = installation.api.post("/api/v1/send/batch", json={"messages": messages})
+    assert answer.status_code == 202, answer.text
+    assert [each["queued"] for each in answer.json()["items"]] == [True] * len(messages)
+    _told(installation, "🐇", "session_302b")
+    installation.api.delete("/api/sessions/session_302b")
 
 
 def test_the_limits_of_a_session_are_read_changed_and_taken_back(installation: Installation, worker_1: str) -> None:

@@ -170,7 +170,7 @@ async def test_an_alert_names_the_label_the_last_digits_the_reason_and_a_link(
     await alerts.step()
     text = alert_texts.text_of(receiver.taken[0], "en", "https://wa.example.com")
     first, link = text.splitlines()
-    assert first.startswith(f"📵 Unlinked on the phone: Clinic Haifa (…{PHONE[-4:]}) — This device was unlinked")
+    assert first.startswith(f"⚠️ Unlinked on the phone: Clinic Haifa (…{PHONE[-4:]}) — This device was unlinked")
     assert link == "https://wa.example.com/sessions/s1"
     assert PHONE not in text
 

@@ -486,7 +486,7 @@ class EventType(StrEnum):
     )  # fmt: skip
     SESSION_FAILED = "session.failed", SessionChanged, _ERROR, "The session failed; a person is needed.", "⛔"
     SESSION_UNLINKED = (
-        "session.unlinked", SessionChanged, _ERROR, "The phone removed the device; it must be linked again.", "📵",
+        "session.unlinked", SessionChanged, _ERROR, "The phone removed the device; it must be linked again.", "⚠️",
     )  # fmt: skip
     SESSION_STOPPED = "session.stopped", SessionChanged, _INFO, "The session was stopped."
     SESSION_REMOVED = "session.removed", SessionRemoved, _WARNING, "The session was deleted."
