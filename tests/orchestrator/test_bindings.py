@@ -28,9 +28,10 @@ from tests.orchestrator.session_steps import (
 from wa_orchestrator.domain.messages.sender_policy import Pin
 from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.domain.sessions.session import Reason
+from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -229,6 +230,85 @@ async def test_where_the_phones_proxy_is_full_at_linking_its_other_sessions_foll
     first = await now(control.context, "first")
     assert (first.proxy, first.reason) == (second.proxy, Reason.MOVING_TO_STICKY_PROXY)
     assert second.proxy != own
+
+
+async def _full_but_for(control: Orchestrator, api: httpx.AsyncClient, teller: Teller, devices: int) -> str:
+    """A phone with so many devices, whose proxy is full; its id."""
+    for number in range(devices):
+        await linked(control, api, teller, f"device{number}", PHONE)
+    own = (await now(control.context, "device0")).proxy
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == own))
+    return own
+
+
+async def _exits(control: Orchestrator) -> set[str]:
+    return {str(each.proxy) for each in await records.sessions_of_phone(control.context.scripts, PHONE)} - {""}
+
+
+async def test_where_neither_proxy_has_room_for_all_devices_of_a_phone_the_new_one_waits_for_the_phones_own(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    own = await _full_but_for(control, api, teller, 2)
+    elsewhere = (await started(control, api, "new")).proxy
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == elsewhere))
+    await confirmed(control, api, teller, "new", PHONE)
+    assert (await teller.connected("new", PHONE)).status_code == 200
+    await drive(control)
+    new = await now(control.context, "new")
+    assert (new.proxy, new.phone, new.reason) == ("", PHONE, Reason.WAITING_FOR_PROXY)
+    assert await _exits(control) == {own} == {await control.context.redis.get(keys.sticky(PHONE))}
+    filler = next(
+        each for each in await records.sessions(control.context.scripts) if each.proxy == own and not each.phone
+    )
+    await delete(control, api, filler.id)
+    await placement.assign_waiting(control.context)
+    await drive(control)
+    await teller.connected("new", PHONE)
+    assert (await now(control.context, "new")).status == "connected"
+    assert await _exits(control) == {own}
+
+
+async def test_a_given_proxy_without_room_for_all_devices_of_its_phone_leaves_the_phone_where_it_is(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    for number in range(2):
+        await linked(control, api, teller, f"device{number}", PHONE)
+    own = (await now(control.context, "device0")).proxy
+    await started(control, api, "new", proxy=GIVEN)
+    await fill(api, GIVEN)
+    await confirmed(control, api, teller, "new", PHONE)
+    await teller.connected("new", PHONE)
+    new = await now(control.context, "new")
+    assert (new.proxy, new.reason, new.proxy_given) == (own, Reason.MOVING_TO_STICKY_PROXY, "")
+    assert await _exits(control) == {own}
+
+
+async def test_the_other_devices_follow_to_a_given_proxy_although_the_server_died_before_it_had_moved_them(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    await started(control, api, "second", phone=PHONE, proxy=GIVEN)
+    await teller.qr("second")
+    with monkeypatch.context() as dying:
+        dying.setattr(placement, "move_phone_sessions", AsyncMock(side_effect=ConnectionError))
+        assert (await teller.connected("second", PHONE)).status_code == 500
+    assert len(await _exits(control)) == 2
+    assert (await teller.connected("second", PHONE)).status_code == 200  # the worker says it until it is accepted
+    assert await _exits(control) == {proxy_url.proxy_id(GIVEN)}
+
+
+async def test_a_device_that_nobody_has_scanned_keeps_the_proxy_it_was_given_when_its_phone_is_bound_to_another(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "first", PHONE, proxy=PROXIES[0])
+    await started(control, api, "unscanned", phone=PHONE, proxy=GIVEN)
+    await linked(control, api, teller, "second", PHONE, proxy=PROXIES[1])
+    assert (await now(control.context, "first")).proxy == proxy_url.proxy_id(PROXIES[1])
+    unscanned = await now(control.context, "unscanned")
+    assert (unscanned.proxy, unscanned.proxy_given) == (proxy_url.proxy_id(GIVEN), "given")
+    await teller.qr("unscanned")
+    await teller.connected("unscanned", PHONE)
+    assert await _exits(control) == {proxy_url.proxy_id(GIVEN)}
 
 
 async def test_a_device_too_many_for_its_phone_is_unlinked_again(

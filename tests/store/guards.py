@@ -709,6 +709,18 @@ async def _left(scene: Scene) -> str:
     return str(await scene.scripts.redis.hget(keys.session("w1"), "left_phone") or "")
 
 
+@case("bind_takes_all")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    await scene.proxy("p2")
+    await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p2"]), per_proxy=1, per_phone=4)
+    await scene.register("w2", phone="")
+    binding = slots.Binding(1, PHONE, "p1", "p2", await scene.version("w2"), others=1, followers=1)
+    assert await slots.bind(scene.scripts, "w2", binding, per_proxy=1, per_phone=4) == slots.Waits()
+    assert await scene.scripts.redis.get(keys.sticky(PHONE)) == "p1"
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": {"w2"}}  # until its worker has ended
+
+
 @case("bind_was")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
@@ -778,6 +790,19 @@ async def _moved(scene: Scene) -> None:
 
 async def _assigned(scene: Scene) -> dict[str, set[str]]:
     return {proxy.id: set(proxy.sessions) for proxy in await records.proxies(scene.scripts)}
+
+
+@case("bind_keeps_slot")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    for name in ("p2", "p3"):
+        await scene.proxy(name)
+    other = slots.Move("w1", "p1", PHONE, ProxyReason.PROXY_FAILED, ["p2"])
+    assert await slots.move(scene.scripts, other, per_proxy=4) == slots.Moved("p2")
+    await scene.scripts.redis.set(keys.sticky(PHONE), "p3")  # its worker still runs on p1
+    binding = slots.Binding(1, PHONE, "p3", "p2", await scene.version())
+    assert await slots.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4) == slots.Moved("p3")
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": set(), "p3": {"w1"}}
 
 
 @case("release_slot_seen")

@@ -23,7 +23,7 @@ from wa_orchestrator.store.records import Proxy, Session
 from wa_orchestrator.store.sessions import control_plane, slots
 
 #: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
-_TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL})
+_TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL, ProxyReason.STICKY_PROXY})
 _ASSIGN_EVERY_S = 0.5
 
 log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
     if _keeps_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
         return await _wait_for_given_proxy(context, current)
     if not current.first_connected_at and await _linked_session_waits(context):
-        await _wait_for_slot(context, current)
+        await wait_for_slot(context, current)
         return False
     sticky = await slots.sticky_proxy(context.scripts, current.phone)
     held = [each.proxy for each in await _siblings(context, current)]
@@ -111,7 +111,7 @@ async def _move(context: Context, session: Session, reason: ProxyReason, candida
             await _slot_assigned(context, session, proxy_id, reason)
             return True
         case sessions.NoRoom():
-            await _wait_for_slot(context, session)
+            await wait_for_slot(context, session)
             return False
 
 
@@ -137,7 +137,8 @@ async def _slot_assigned(context: Context, session: Session, proxy_id: str, reas
         await transitions.request_restart(context, current, event)
 
 
-async def _wait_for_slot(context: Context, session: Session) -> None:
+async def wait_for_slot(context: Context, session: Session) -> None:
+    """Let a session that has no slot wait for one, and say so."""
     first = await slots.add_waiting(context.scripts, session.id)
     current = await records.session(context.scripts, session.id)
     # Two calls drain a proxy at once: the second has just written that the session moves, so write the wait again.
@@ -183,6 +184,12 @@ async def _make_room(context: Context, session: Session) -> None:
             await control_plane.request_attention(scripts, idle.id)
 
 
+def follows(session: Session, proxy_id: str) -> bool:
+    """Whether a session leaves its proxy when its phone is bound to this one. Before the scan a given proxy stays."""
+    is_given = bool(session.proxy_given) and not session.first_connected_at
+    return session.proxy not in ("", proxy_id) and not is_given
+
+
 async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reason: ProxyReason) -> None:
     """Move the phone's other sessions to the proxy that it is bound to now, as far as there is room."""
     for session in await records.sessions_of_phone(context.scripts, phone):
@@ -194,7 +201,7 @@ async def _move_to(context: Context, session_id: str, proxy_id: str, reason: Pro
     session = await records.session(context.scripts, session_id)
     proxy = await records.proxy(context.scripts, proxy_id)
     room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
-    if session is None or session.proxy in ("", proxy_id) or not room:
+    if session is None or not follows(session, proxy_id) or not room:
         return False
     return await _move(context, session, reason, [proxy_id])
 

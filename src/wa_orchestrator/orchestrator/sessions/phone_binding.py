@@ -21,8 +21,13 @@ from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import client_version, commands, control_plane, link_codes, passkeys, slots
 
-#: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
-_TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}
+#: Why the phone's other sessions follow to the session's proxy: one phone, one exit. Where the binding stayed the same,
+#: the server died before it had moved them. From a bad proxy they fail over.
+_TAKES_SIBLINGS_ALONG = {
+    "given": ProxyReason.PROXY_GIVEN,
+    "sticky_full": ProxyReason.STICKY_FULL,
+    "same": ProxyReason.STICKY_PROXY,
+}
 log = structlog.get_logger(__name__)
 
 
@@ -41,7 +46,7 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
     payload = report.payload
     phone = phones.parse(payload.phone_number)
     sticky = await slots.sticky_proxy(context.scripts, phone)
-    others = {each.id for each in await records.sessions_of_phone(context.scripts, phone)} - {session.id}
+    others = [each for each in await records.sessions_of_phone(context.scripts, phone) if each.id != session.id]
     match phone_change.judge(phone, _facts(session, sticky, len(others))):
         case PhoneVerdict.CHANGED:
             await _fail(context, session, phone)
@@ -62,6 +67,7 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
         session.proxy,
         session.version,
         len(others),
+        sum(placement.follows(each, session.proxy) for each in others),
         session.proxy_given,
         session.phone,
         fields,
@@ -102,7 +108,10 @@ async def _fail(context: Context, session: Session, phone: Phone) -> None:
 
 
 async def _follow(
-    context: Context, session: Session, phone: str, outcome: slots.Bound | slots.Moved | sessions.PhoneFull | Fenced
+    context: Context,
+    session: Session,
+    phone: str,
+    outcome: slots.Bound | slots.Moved | slots.Waits | sessions.PhoneFull | Fenced,
 ) -> None:
     match outcome:
         case Fenced(epoch):
@@ -114,6 +123,8 @@ async def _follow(
             current = await records.session(context.scripts, session.id)
             if current is not None:
                 await transitions.request_restart(context, current, Event.STICKY_PROXY_FOUND)
+        case slots.Waits():
+            await placement.wait_for_slot(context, session)
         case slots.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             await sessions.update(context.scripts, session.id, SessionChanges(missed_at=0))

@@ -30,6 +30,11 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """The phone's proxy is full, and its other sessions find no room on the session's own: it waits for a slot."""
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """A CONNECTED report and the session as the server read it; `was` is the phone it had then."""
 
@@ -40,6 +45,8 @@ class Binding:
     version: int
     others: int = 0
     """Other sessions of the phone."""
+    followers: int = 0
+    """Those of them that would follow the session to its own proxy."""
     given: str = ""
     was: str = ""
     fields: SessionChanges = field(default_factory=SessionChanges)
@@ -47,18 +54,27 @@ class Binding:
 
 async def bind(
     scripts: Scripts, session_id: str, binding: Binding, *, per_proxy: int, per_phone: int
-) -> Bound | Moved | PhoneFull | Changed | Fenced:
+) -> Bound | Moved | Waits | PhoneFull | Changed | Fenced:
     """Bind phone, proxy and session at CONNECTED, or move the session to the phone's sticky proxy."""
     names = [
         keys.session(session_id), keys.temporary_binding(session_id), keys.sticky(binding.phone),
         keys.sticky_history(binding.phone), keys.sessions_of_phone(binding.phone), keys.SESSIONS_ACTIVE,
         keys.session_events(session_id), keys.EVENTS, keys.proxy(binding.sticky),
         keys.sessions_of_proxy(binding.sticky), keys.DUE, keys.sessions_of_phone(binding.was),
+        keys.sessions_of_proxy(binding.own),
     ]  # fmt: skip
     args: list[Argument] = [session_id, binding.epoch, binding.phone, binding.sticky, binding.own, per_proxy, per_phone]
-    args += [binding.given, binding.was, binding.version, binding.others, *flat(binding.fields)]
+    args += [binding.given, binding.was, binding.version, binding.others, binding.followers, *flat(binding.fields)]
     return await scripts.ask(
-        "bind_phone", names, args, bound=Bound, moved=Moved, phone_full=PhoneFull, changed=Changed, fenced=Fenced
+        "bind_phone",
+        names,
+        args,
+        bound=Bound,
+        moved=Moved,
+        waits=Waits,
+        phone_full=PhoneFull,
+        changed=Changed,
+        fenced=Fenced,
     )
 
 
