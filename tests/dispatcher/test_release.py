@@ -12,7 +12,7 @@ from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
 from wa_orchestrator.dispatcher import due_phones
 from wa_orchestrator.domain.messages import retry
 from wa_orchestrator.store import keys, sessions
-from wa_orchestrator.store.messages import contacts, outbox
+from wa_orchestrator.store.messages import admission, contacts, outbox
 from wa_orchestrator.store.messages.message_keys import Place
 
 A, B = "972500000001", "972500000002"
@@ -137,6 +137,32 @@ async def test_a_scheduled_message_waits_for_its_time(scenario: Scenario, clock:
     await clock.pass_ms(60_000)
     await settle(dispatcher)
     assert await scenario.claim("w1", A) == message
+
+
+async def test_a_message_that_was_deferred_yesterday_is_read_before_one_that_was_accepted_this_morning(
+    scenario: Scenario, clock: Clock
+) -> None:
+    await scenario.connect("w1", A)
+    opens_ms = NOON + 21 * 3_600_000  # a cold session begins at nine
+    full = admission.Room(10**6, 0, 0, opens_ms)
+    yesterday = admission.NewMessage(f"m_{77:018x}", f"3EB0{77:018X}", A, "w1", "97251000001")
+    assert isinstance(await admission.accept(scenario.scripts, yesterday, full), admission.Accepted)
+    dispatcher = scenario.dispatcher()
+    await settle(dispatcher)
+    await clock.set(opens_ms - 3_600_000)
+    this_morning = await scenario.accept("w1", A)
+    await settle(dispatcher)
+    await clock.set(opens_ms - 1)
+    await settle(dispatcher)
+    sent: list[str] = []
+    while len(sent) < 2:
+        await clock.pass_ms(1)
+        await dispatcher.releaser.step()  # it does not wait for the next sweep
+        if message := await scenario.send("w1", A):
+            sent.append(message)
+            await clock.pass_ms(10_000)
+            await settle(dispatcher)
+    assert sent == [yesterday.id, this_morning]
 
 
 async def test_a_message_expires_in_the_queue(scenario: Scenario, clock: Clock) -> None:

@@ -113,6 +113,32 @@ async def _(scene: Scene) -> None:
     assert not await queues.promote(scene.scripts, scene.places[message])
 
 
+async def _deferred(scene: Scene) -> str:
+    """A message for which the day has no room, until two minutes from now."""
+    message = scene.message()
+    room = scene.room(per_day=0, defer_to_ms=scene.clock.now_ms + 120_000)
+    assert isinstance(await admission.accept(scene.scripts, message, room), admission.Accepted)
+    await scene.route(message.id)
+    return message.id
+
+
+@case("deferred_in_time")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await _deferred(scene)
+    await scene.clock.pass_ms(60_000)
+    assert await queues.promote(scene.scripts, scene.places[message])
+
+
+@case("deferred_turn")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    deferred, newer = await _deferred(scene), await scene.queued()
+    await scene.clock.pass_ms(120_000)
+    assert await queues.promote(scene.scripts, scene.places[deferred])
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [deferred, newer]
+
+
 # -- release ------------------------------------------------------------------------------------------------------
 
 

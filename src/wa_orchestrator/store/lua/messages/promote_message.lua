@@ -1,5 +1,6 @@
 -- uses: _answer
--- promote_message: move a scheduled message that is due into its phone's queue, behind those that were due before.
+-- promote_message: move a scheduled message that is due into its phone's queue, behind those that were due before. One that the
+-- daily limit has deferred takes the turn of its acceptance: its recipient must not get it after what was accepted later.
 -- Atomic because leaving the schedule and entering the queue must be one step: several dispatchers promote.
 -- KEYS[1] scheduled zset  KEYS[2] message hash  KEYS[3] queue zset  KEYS[4] due zset  KEYS[5] sequence  KEYS[6] later zset
 -- KEYS[7] hash of the conversation, if there is one  KEYS[8] index of conversations
@@ -14,9 +15,12 @@ if tonumber(due) > now then return { 'early', tonumber(due) } end -- guard: not_
 if redis.call('HGET', MESSAGE, 'phone') ~= phone then return { 'gone' } end -- guard: promote_place
 redis.call('ZREM', SCHEDULED, id)
 redis.call('ZREM', LATER, id)
-local sequence = redis.call('INCR', SEQUENCE)
+local priority, deferred, sequence = unpack(redis.call('HMGET', MESSAGE, 'priority', 'deferred', 'sequence'))
+local keeps_turn = false
+if deferred == '1' then keeps_turn = true end -- guard: deferred_turn
+if not keeps_turn then sequence = redis.call('INCR', SEQUENCE) end
 redis.call('HSET', MESSAGE, 'sequence', sequence, 'due_at', 0)
-redis.call('ZADD', QUEUE, tonumber(redis.call('HGET', MESSAGE, 'priority')) * 1e15 + sequence, id)
+redis.call('ZADD', QUEUE, tonumber(priority) * 1e15 + tonumber(sequence), id)
 redis.call('ZADD', DUE, 'LT', now, phone)
 redis.call('PUBLISH', 'dispatch:wake', phone)
 -- It was written before whatever came in since, and answers only what came before it.

@@ -52,7 +52,10 @@ redis.call('ZADD', SUBMITTED, accepted_at, id)
 redis.call('PEXPIRE', SUBMITTED, 60000)
 local due = tonumber(due_at or 0)
 if due > now then
-  redis.call('ZADD', SCHEDULED, due, id)
+  -- A deferred one is in the queue before the hours begin, or what was accepted since would leave before it.
+  local joins_at = due
+  if deferred == '1' then joins_at = due - 60000 end -- guard: deferred_in_time
+  redis.call('ZADD', SCHEDULED, joins_at, id)
   redis.call('ZADD', LATER, due, id)
   return { 'scheduled', due }
 end
