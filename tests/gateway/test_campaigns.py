@@ -214,6 +214,20 @@ async def test_a_pause_takes_back_what_waits_and_a_resume_writes_to_nobody_twice
     assert set(sent.values()) == {1}
 
 
+async def test_a_pause_and_a_resume_write_nothing_new_to_a_person_who_may_have_the_message_already(gate: Gate) -> None:
+    campaign = await _started(gate, 3)
+    await gate.gateway.campaigns.step()
+    tried, *_ = await _messages(gate)
+    await gate.redis.hset(keys.message(tried.id), "in_doubt", "1")  # WhatsApp never answered; it is about to be retried
+    await _do(gate, campaign, "pause")
+    await gate.gateway.campaigns.step()
+    await _do(gate, campaign, "resume")
+    await gate.gateway.campaigns.step()
+    await gate.gateway.campaigns.step()
+    assert [each.status for each in await _messages(gate) if each.to == tried.to] == ["unknown"]
+    assert (await _get(gate, campaign))["counts"]["unknown"] == 1
+
+
 async def test_a_cancelled_campaign_writes_to_nobody_any_more(gate: Gate) -> None:
     campaign = await _started(gate, 5)
     await gate.gateway.campaigns.step()

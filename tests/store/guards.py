@@ -427,7 +427,7 @@ async def _(scene: Scene) -> None:
     message, following = await scene.sending(), await scene.queued()
     assert isinstance(await scene.confirm_write(message), outbox.Renewed)
     await contacts.opt_out(scene.scripts, scene.recipients[message], word="stop", via="test")
-    assert await scene.confirm_write(message) == outbox.WriteRefused("cancelled", "OPTED_OUT")
+    assert await scene.confirm_write(message) == outbox.WriteRefused("unknown", "OPTED_OUT")
     await contacts.opt_in(scene.scripts, scene.recipients[message])
     assert isinstance(await scene.release(following), queues.Wait)  # WhatsApp may have the first: its pause counts
 

@@ -1,7 +1,7 @@
 """The cases of the guards around contacts, bursts, locks and another sender. Importing this adds them."""
 
 from tests.store.guards import case
-from tests.store.scene import PHONE, Scene
+from tests.store.scene import LEASE_MS, PHONE, Scene
 from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.domain.stream_events import CallReported, EventType
@@ -502,6 +502,40 @@ async def _(scene: Scene) -> None:
     message = await scene.sending()
     assert await scene.nack(message, backoff_ms=None, doubt=Doubt.RAISED) == outbox.Became("unknown")
     assert await scene.scripts.redis.zrange(keys.UNCONFIRMED, 0, -1) == ["97251"]
+
+
+@case("unsent_in_doubt")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await scene.nack(message, backoff_ms=0, doubt=Doubt.RAISED) == outbox.Became("queued")
+    assert await queues.cancel(scene.scripts, scene.places[message], reason="CANCELLED") == queues.Ended()
+    assert await scene.status(message) == "unknown"
+    assert await scene.scripts.redis.zrange(keys.UNCONFIRMED, 0, -1) == ["97251"]
+
+
+async def _claimed_by_one_who_asks(scene: Scene) -> str:
+    """A message that a worker holds which names its process, so it asks before it writes."""
+    await scene.connected()
+    message = await scene.queued()
+    await scene.release(message)
+    assert isinstance(await scene.claim(process="one"), tuple)
+    return message
+
+
+@case("unwritten_is_no_doubt")
+async def _(scene: Scene) -> None:
+    message = await _claimed_by_one_who_asks(scene)
+    await scene.clock.pass_ms(LEASE_MS)
+    assert await scene.reclaim(message) == outbox.Became("queued")
+    await queues.cancel(scene.scripts, scene.places[message])
+    assert await scene.status(message) == "cancelled"
+
+
+@case("unwritten_attempt")
+async def _(scene: Scene) -> None:
+    message = await _claimed_by_one_who_asks(scene)
+    assert await scene.nack(message, backoff_ms=None, doubt=Doubt.RAISED) == outbox.Became("failed")
 
 
 @case("doubt")

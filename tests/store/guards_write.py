@@ -27,7 +27,7 @@ async def _(scene: Scene) -> None:
     await scene.clock.pass_ms(LEASE_MS)
     await scene.reclaim(message)
     await queues.cancel(scene.scripts, scene.places[message])
-    assert await scene.confirm_write(message) == outbox.NotHolder("cancelled")
+    assert await scene.confirm_write(message) == outbox.NotHolder("unknown")
 
 
 @case("write_opt_out")

@@ -24,6 +24,7 @@ from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
 from wa_orchestrator.dispatcher.clock_steps import ClockSteps
+from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus, may_become
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies, records, sessions
@@ -127,6 +128,8 @@ class Messages(RuleBasedStateMachine):
         #: Of which phone who is no new contact, and of those whose messages must not be set aside any more.
         self.known: set[tuple[str, str]] = set()
         self.answered: set[tuple[str, str]] = set()
+        #: Messages that WhatsApp may have: written, and not refused.
+        self.may_have: set[str] = set()
         self.heard = 0
         self.true_ms = 0
         self.clock_steps = self.clock_steps_of(self)
@@ -232,7 +235,7 @@ class Messages(RuleBasedStateMachine):
                 recorded = await locate(self.scene.scripts, message)
                 assert recorded is not None
                 await queues.cancel(self.scene.scripts, recorded, reason="OPTED_OUT")
-                self.model.ended[message] = "cancelled"
+                await self._note_cancelled(message)
         if next_ms is None:
             await self.redis.zrem(keys.DUE, place.phone)
         else:
@@ -265,8 +268,8 @@ class Messages(RuleBasedStateMachine):
         outcome = await self.scene.confirm_write(message, worker.epoch, worker.session, holds=fields, other_name=name)
         if not isinstance(outcome, outbox.Renewed):
             worker.holds = ""
-            if outcome == outbox.WriteRefused("cancelled", "OPTED_OUT"):
-                self.model.ended[message] = "cancelled"
+            if isinstance(outcome, outbox.WriteRefused) and outcome.reason == "OPTED_OUT":
+                await self._note_cancelled(message)
             return
         assert worker.epoch == self.model.epoch[worker.session], "I10: an older epoch wrote"
         assert not {PERSONS[each] for each in self.opted_out} & {PERSONS[to]}, "I18: written to somebody who opted out"
@@ -277,6 +280,13 @@ class Messages(RuleBasedStateMachine):
         whatsapp_id = str(await self.redis.hget(keys.message(message), "whatsapp_id"))
         day = self.clock.now_ms // DAY_MS
         self.model.arrivals.append(Arrival(self.true_ms, day, phone, to, message, whatsapp_id))
+        self.may_have.add(message)
+
+    async def _note_cancelled(self, message: str) -> None:
+        status = await self.scene.status(message)
+        assert status in ("cancelled", "unknown")
+        assert status == "unknown" or message not in self.may_have, "I29: cancelled although WhatsApp may have it"
+        self.model.ended[message] = status
 
     @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(NAMES), ms=st.integers(0, 2 * PAUSE_MS))
     def hurry(self, session: str, to: str, ms: int) -> None:
@@ -309,7 +319,9 @@ class Messages(RuleBasedStateMachine):
         message, worker.holds = worker.holds, ""
         attempts = int(self.do(self.redis.hget(keys.message(message), "attempts")) or 0)
         self.scene.places[message] = Place(message, PHONES[worker.session], worker.session)
-        outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
+        doubt = Doubt.RAISED if message in self.may_have else Doubt.KEPT
+        nacked = self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session, doubt=doubt)
+        outcome = self.do(nacked)
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, Fenced), "I10: an older epoch nacked"
         elif isinstance(outcome, outbox.Became) and outcome.status != "queued":
@@ -335,6 +347,7 @@ class Messages(RuleBasedStateMachine):
             who = (place.phone, PERSONS[self.scene.recipients[message]])
             self.known.discard(who)
             self.answered.discard(who)
+            self.may_have.discard(message)
 
     @rule(
         phone=st.sampled_from(sorted(set(PHONES.values()))),
@@ -392,7 +405,7 @@ class Messages(RuleBasedStateMachine):
         outcome = self.do(queues.cancel(self.scene.scripts, place))
         assert isinstance(outcome, queues.Ended) == (before in ("queued", "scheduled"))
         if isinstance(outcome, queues.Ended):
-            self.model.ended[message] = "cancelled"
+            self.do(self._note_cancelled(message))
 
     @rule(ms=st.sampled_from([1, 400, PAUSE_MS, 2 * PAUSE_MS, 20_000, LEASE_MS, DAY_MS // 3]))
     def time_passes(self, ms: int) -> None:
@@ -441,7 +454,7 @@ class Messages(RuleBasedStateMachine):
             place = self.do(locate(self.scene.scripts, message))
             assert place is not None
             if isinstance(self.do(queues.cancel(self.scene.scripts, place)), queues.Ended):
-                self.model.ended[message] = "cancelled"
+                self.do(self._note_cancelled(message))
 
     @rule(session=st.sampled_from(sorted(PHONES)), bad=st.sampled_from(PROXIES), is_cut_off=st.booleans())
     def fail_over(self, session: str, bad: str, is_cut_off: bool) -> None:
@@ -596,6 +609,7 @@ FOUND_BY = {
     "silence_length": ("hurry", *WAY, "ack", "clock_is_set"),
     "write_hold": (*WAY, "hold_or_lift"),
     "write_opt_out": (*WAY, "opt_out"),
+    "unsent_in_doubt": (*WAY, "new_epoch", "cancel"),
 }
 
 

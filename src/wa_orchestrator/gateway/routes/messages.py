@@ -45,6 +45,9 @@ MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c
 _GET_ERRORS = responses(NO_SUCH_MESSAGE=404)
 _CHANGE_ERRORS = {**_GET_ERRORS, **responses(TOO_LATE=409, OPTED_OUT=422)}
 _DOUBT_ERRORS = {**_GET_ERRORS, **responses(NOT_UNKNOWN=409)}
+_CANCELLED: Final = "CANCELLED"
+#: Of a message that was cancelled after an attempt: nothing more of it is written, and its recipient may have it.
+_CANCELLED_IN_DOUBT: Final = (MessageStatus.UNKNOWN, _CANCELLED)
 #: A copy with one of these is on its way, or has arrived, or nobody knows: another one would be a third.
 _UNDER_WAY: Final = WAITING | SUCCEEDED | {MessageStatus.SENDING, MessageStatus.UNKNOWN}
 
@@ -110,7 +113,7 @@ class MessageRoutes(RouteGroup):
         return await self._detail(message_id, caller)
 
     async def cancel_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:
-        """Cancel a message that no worker has claimed."""
+        """Cancel a message that no worker has claimed. One that was tried, and may have arrived, ends as `unknown`."""
         match await self._cancel(message_id, caller):
             case TooLate(status) if status != MessageStatus.CANCELLED:
                 raise _too_late("TOO_LATE", "Only a message that no worker has claimed can be cancelled.", status)
@@ -119,12 +122,14 @@ class MessageRoutes(RouteGroup):
         return await self._detail(message_id, caller)
 
     @compare_and_set("Message {message_id}", code="MESSAGE_MOVES")
-    async def _cancel(self, message_id: str, caller: Caller) -> Ended | TooLate | Changed:
-        """Cancel a message; retried when it moves to another sender at the same time."""
+    async def _cancel(self, message_id: str, caller: Caller) -> Ended | TooLate | Changed | None:
+        """Cancel a message, again when it moves to another sender at the same time; None if it was cancelled before."""
         message = await self._found(message_id, caller)
+        if message.status is MessageStatus.CANCELLED or (message.status, message.reason) == _CANCELLED_IN_DOUBT:
+            return None
         if message.status not in WAITING:
             return TooLate(message.status)
-        outcome = await queues.cancel(self._scripts, Place.of(message), reason="CANCELLED")
+        outcome = await queues.cancel(self._scripts, Place.of(message), reason=_CANCELLED)
         return Changed() if isinstance(outcome, Gone) else outcome
 
     async def retry_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:

@@ -147,7 +147,7 @@ async def confirm_write(
 ) -> Renewed | Fenced | NotHolder | Stranger | WriteRefused:
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
-    names += await conversation_of(scripts, place)
+    names += [*await conversation_of(scripts, place), keys.UNCONFIRMED]
     hours = (permit.open_from_ms, permit.open_until_ms)
     args = [*head(place), epoch, lease_ms, permit.other_name, *hours, *permit.holds]
     return await scripts.ask(

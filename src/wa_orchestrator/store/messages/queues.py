@@ -91,7 +91,7 @@ class MustEnd:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It ended without being sent."""
+    """It ended without being sent; as unknown if it was tried, and its recipient may have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ async def _restore(scripts: Scripts, phone: str, why: str) -> int | None:
 async def cancel(
     scripts: Scripts, place: Place, *, status: str = "cancelled", reason: str = ""
 ) -> Ended | TooLate | Gone:
-    """End a message that no worker has claimed: `cancelled`, or `expired` at once."""
+    """End a message that no worker has claimed: `cancelled`, or `expired` at once; `unknown` if it may have arrived."""
     return await _end(scripts, place, status, reason)
 
 

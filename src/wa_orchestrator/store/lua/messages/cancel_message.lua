@@ -1,6 +1,7 @@
 -- uses: _message
 -- uses: _answer
--- cancel_message: end a message that no worker has claimed (cancelled, expired, or failed because no session can send it).
+-- cancel_message: end a message that no worker has claimed (cancelled, expired, or failed because no session can send it); as unknown if it
+-- was tried and may have arrived.
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
 -- KEYS[20] later zset  KEYS[21] unconfirmed zset
@@ -18,7 +19,11 @@ if has_moved() then return { 'moved' } end -- guard: cancel_place
 if when == 'due' and tonumber(expires_at or 0) > now then return { 'early' } end -- guard: expired
 if status == 'scheduled' then undo_release() end
 leave_waiting(JOBS, WAITING, SCHEDULED, LATER)
-if final == 'failed' then fail_message(STATS, TOTALS, UNCONFIRMED, now, reason) else set_status(final, now, reason) end
+if final == 'failed' then
+  final = fail_message(STATS, TOTALS, UNCONFIRMED, now, reason)
+else
+  final = end_unsent(UNCONFIRMED, now, final, reason)
+end
 wake_phone(now)
-if redis.call('HGET', MESSAGE, 'status') ~= 'unknown' then wait_again(CONVERSATIONS, CONVERSATION, ID) end -- guard: unsent_answer
+if final ~= 'unknown' then wait_again(CONVERSATIONS, CONVERSATION, ID) end -- guard: unsent_answer
 return { 'ended' }

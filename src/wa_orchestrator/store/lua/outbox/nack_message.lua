@@ -6,7 +6,7 @@
 -- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
 -- KEYS[20] hash of the conversation, if there is one  KEYS[21] index of conversations  KEYS[22] contacts set
 -- ARGV[4] epoch  ARGV[5] verdict: retry | set_aside | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
--- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
+-- ARGV[9] whether the recipient may have it: raised (this attempt got no answer, if it was written) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
 -- ARGV[11] what the worker reported, kept beside the timeline's entry of this instant; '' for nothing
 -- ARGV[12…] for set_aside: the names by which the recipient is known
@@ -32,6 +32,7 @@ if slowdowns == 1 then
   emit(EVENTS, 'session.slowed_down', now, 'session', SESSION_ID, 'phone', PHONE, 'until', string.format('%.0f', now + backoff_ms))
 end
 local in_doubt = doubt == 'raised' and '1' or ''
+if doubt == 'raised' and not may_be_written() then doubt = 'kept' end -- guard: unwritten_attempt
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
 if answer_code ~= '' then -- guard: answer_code
   local answers = (redis.call('HGET', MESSAGE, 'answers') or '') .. ' ' .. string.format('%.0f', now) .. ':' .. answer_code

@@ -42,19 +42,47 @@ local function count_message(stats, totals, status)
   if redis.call('HINCRBY', totals, 'all:' .. status, 1) == 1 then redis.call('EXPIRE', totals, 34560000) end
 end
 
--- fail_message: move it to the dead letters and count it; returns its status: failed, or unknown if the recipient may have it.
+-- is_in_doubt: whether its recipient may have it although WhatsApp never said so.
+local function is_in_doubt()
+  return redis.call('HGET', MESSAGE, 'in_doubt') == '1'
+end
+
+-- may_be_written: whether the worker that holds it may have written it. One that names its process asks first, and then
+-- confirm_write clears the name.
+local function may_be_written()
+  return (redis.call('HGET', MESSAGE, 'claimed_by') or '') == ''
+end
+
+-- end_in_doubt: it ends, and nobody knows whether its recipient has it: a person decides.
 -- `unconfirmed` has the recipients of the last day who may have something that WhatsApp never confirmed.
-local function fail_message(stats, totals, unconfirmed, now, reason)
-  local status = 'failed'
-  if redis.call('HGET', MESSAGE, 'in_doubt') == '1' then status = 'unknown' end -- guard: in_doubt
+local function end_in_doubt(unconfirmed, now, reason)
   redis.call('ZADD', DEAD, now, ID)
-  count_message(stats, totals, status)
-  if status == 'unknown' then
-    redis.call('ZADD', unconfirmed, now, redis.call('HGET', MESSAGE, 'to'))
-    redis.call('ZREMRANGEBYSCORE', unconfirmed, '-inf', now - 86400000)
+  redis.call('ZADD', unconfirmed, now, redis.call('HGET', MESSAGE, 'to'))
+  redis.call('ZREMRANGEBYSCORE', unconfirmed, '-inf', now - 86400000)
+  set_status('unknown', now, reason)
+end
+
+-- end_unsent: it ends as cancelled or expired, unless it was tried and its recipient may have it. Returns its status.
+local function end_unsent(unconfirmed, now, status, reason)
+  if is_in_doubt() then -- guard: unsent_in_doubt
+    end_in_doubt(unconfirmed, now, reason)
+    return 'unknown'
   end
   set_status(status, now, reason)
   return status
+end
+
+-- fail_message: move it to the dead letters and count it; returns its status: failed, or unknown if the recipient may have it.
+local function fail_message(stats, totals, unconfirmed, now, reason)
+  if is_in_doubt() then -- guard: in_doubt
+    count_message(stats, totals, 'unknown')
+    end_in_doubt(unconfirmed, now, reason)
+    return 'unknown'
+  end
+  redis.call('ZADD', DEAD, now, ID)
+  count_message(stats, totals, 'failed')
+  set_status('failed', now, reason)
+  return 'failed'
 end
 
 -- has_moved: whether the message belongs to another phone or session than the caller saw, so that the keys are not its own.
@@ -138,12 +166,15 @@ local function end_flight(now, silence_ms)
   redis.call('ZREM', LEASES, ID)
 end
 
--- take_back: the worker that held it is gone. It returns to the front; WhatsApp may have it already, so the pause starts again now.
+-- take_back: the worker that held it is gone. It returns to the front. If the worker may have written it, WhatsApp may have it
+-- already; the pause starts again now in any case.
 -- A message with which `most_crashes` workers have died is given up instead: it may be what kills them. nil: this worker did not
 -- die, it was replaced. Returns the message's status.
 local function take_back(stats, totals, unconfirmed, now, note, most_crashes)
   end_flight(now, tonumber(redis.call('HGET', MESSAGE, 'pause_ms') or 0)) -- rearm: take_back
-  redis.call('HSET', MESSAGE, 'in_doubt', '1')
+  local is_written = true
+  if not may_be_written() then is_written = false end -- guard: unwritten_is_no_doubt
+  if is_written then redis.call('HSET', MESSAGE, 'in_doubt', '1') end
   wake_phone(now)
   local times = redis.call('HINCRBY', MESSAGE, most_crashes and 'crashes' or 'uncounted', 1)
   if most_crashes and times >= most_crashes then return fail_message(stats, totals, unconfirmed, now, 'WORKER_CRASHED') end -- guard: poison
