@@ -218,11 +218,14 @@ def test_messages_of_a_file_are_sent_as_a_batch_and_refused_lines_are_named(
     assert wa("holds", "place", "--session", "batcher").code == 0
     poll = {"to": TO, "sessionId": "batcher", "poll": {"question": "When?", "options": ["Today", "Later"]}}
     nobodys = {"to": TO, "sessionId": "nobody", "message": "hello"}
-    file.write_text("\n".join(["", *map(json.dumps, (poll, nobodys)), ""]), "utf-8")
+    nameless = {"to": "1", "message": "hello"}
+    file.write_text("\n".join(["", *map(json.dumps, (poll, nobodys, nameless)), ""]), "utf-8")
     said = wa("send-batch", str(file))
     assert said.code == 1
-    assert re.fullmatch(r"1 of 2 messages are queued as b_\S+?\..*\n", said.out)
-    assert said.err.startswith("line 3: NO_SUCH_SESSION: ")
+    assert re.fullmatch(r"1 of 3 messages are queued as b_\S+?\..*\n", said.out)
+    unknown, invalid = said.err.splitlines()
+    assert unknown.startswith("line 3: NO_SUCH_SESSION: ")
+    assert invalid.startswith("line 4: VALIDATION_FAILED: to: ")
     batch = wa("messages", "list", "--session", "batcher", "--json").json["messages"][0]["batchId"]
     waits = wa("queue", "list", "--batch", batch, "--json").json["messages"]
     assert [each["kind"] for each in waits] == ["poll"]

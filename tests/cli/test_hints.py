@@ -79,6 +79,9 @@ def test_a_wrong_key_is_told_with_where_to_find_the_right_one(bare: Run, server:
          "Session w_1 has no code now; it is pending. `wa-orchestrator sessions show w_1` shows what it waits for."),
         ("NO_SENDER", {}, "The server's message. `wa-orchestrator sessions add --wait` creates and links one."),
         ("NO_SUCH_MESSAGE", {}, "The server's message."),
+        ("NO_SUCH_QUOTE", {},
+         "There is no such message to answer. `wa-orchestrator messages list` lists those that were sent; "
+         "with an id of WhatsApp's, pass --session too."),
         ("SOMETHING_NEW", {"sessionId": "w_1"}, "The server's message."),
     ],
 )  # fmt: skip

@@ -9,6 +9,9 @@ from redis.asyncio import Redis
 
 from tests.cli.conftest import Run, Running
 from tests.cli.test_commands import refused
+from wa_orchestrator.cli.fleet.events import words_of
+from wa_orchestrator.cli.fleet.fleet_status import needs_a_person
+from wa_orchestrator.cli.terminal import tables
 from wa_orchestrator.store.engine import embedded_redis
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.contacts import Incoming, receive
@@ -24,7 +27,7 @@ def _linked(server: Running) -> None:
 def test_status_says_in_one_screen_what_runs_and_what_needs_a_person(wa: Run) -> None:
     said = wa("status", "--json")
     found = said.json
-    needs_person = bool(found["stats"]["alerts"]) or found["ready"]["status"] != "ready"
+    needs_person = bool(needs_a_person(found))
     assert said.code == (1 if needs_person else 0)
     shown = wa("status")
     states = {name: count for name, count in found["stats"]["sessions"].items() if count and name != "total"}
@@ -32,6 +35,13 @@ def test_status_says_in_one_screen_what_runs_and_what_needs_a_person(wa: Run) ->
     assert all(f"{count} {name}" in shown.out for name, count in states.items())
     for alert in found["stats"]["alerts"]:
         assert alert["what"].split()[0] in shown.out
+
+
+def test_a_part_of_the_server_that_does_not_work_needs_a_person_and_is_named() -> None:
+    degraded = {"ready": {"status": "degraded", "leader": True, "dispatcher": False}, "stats": {"alerts": []}}
+    (row,) = needs_a_person(degraded)
+    assert row["what"] == "No dispatcher works: messages are accepted, and wait."
+    assert needs_a_person(degraded | {"ready": {"status": "ready", "leader": True, "dispatcher": True}}) == []
 
 
 def test_watch_shows_every_session_as_often_as_it_looks(wa: Run) -> None:
@@ -52,10 +62,24 @@ def test_logs_print_what_happened_to_one_session(wa: Run, server: Running) -> No
     refused(wa("logs", "--since", "yesterday"), 2, "--since: is not a time.")
 
 
+def test_a_line_of_the_log_says_what_an_event_is_about() -> None:
+    progress = {"kind": "backup", "backup": "backup_1", "phase": "sessions", "done": 2, "total": 3}
+    assert words_of(progress) == ["backup_1", "sessions", "2 of 3"]
+    assert words_of({"sessionId": "north", "backup": "backup_1", "outcome": "NO_ROOM"}) == [
+        "north",
+        "backup_1",
+        "NO_ROOM",
+    ]
+    assert words_of({"campaign": "c_1", "state": "paused", "reason": "OPT_OUTS"}) == ["c_1", "paused", "OPT_OUTS"]
+    assert words_of({"sessionId": "north", "contact": {"phone": "972521110000"}}) == ["north", "972521110000"]
+
+
 def test_a_hold_is_placed_listed_and_lifted(wa: Run) -> None:
     made = wa("holds", "place", "--session", SESSION, "--until", "+2h", "--why", "a test", "--json").json
     assert made["id"] in [each["id"] for each in wa("holds", "--json").json["holds"]]
-    assert "a test" in wa("holds").out
+    shown = wa("holds").out
+    assert "a test" in shown
+    assert tables.when(made["until"]) in shown, "as other times are shown"
     assert wa("holds", "lift", made["id"]).out.startswith(f"{made['id']} is no longer on hold.")
     assert made["id"] not in [each["id"] for each in wa("holds", "--json").json["holds"]]
     refused(wa("holds", "place"), 2, "Pass exactly one of")

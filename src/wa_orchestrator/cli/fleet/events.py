@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +13,11 @@ from wa_orchestrator.cli.terminal.command import Invocation, print_json
 _RECONNECT_S: Final = 2.0
 #: The server sends a comment every 15 s; without one for this long the connection is dead.
 _READ_TIMEOUT_S: Final = 40.0
-_SHOWN: Final = ("sessionId", "messageId", "proxyId", "reason", "note", "text")
+#: What an event is about, then what happened to it.
+_SHOWN: Final = (
+    "sessionId", "messageId", "proxyId", "conversationId", "webhookId", "campaign", "backup", "node", "directory",
+    "state", "change", "phase", "outcome", "reason", "why", "note", "details", "text",
+)  # fmt: skip
 
 
 def events(
@@ -45,11 +49,16 @@ def _print(run: Invocation, event: dict[str, Any]) -> None:
     if run.options.as_json:
         print_json(event)
         return
-    data = event["data"]
+    tables.line("  ".join([tables.when(event["timestamp"]), f"{event['type']:24}", *words_of(event["data"])]))
+
+
+def words_of(data: Mapping[str, Any]) -> list[str]:
+    """Return what a line says about an event, besides when it happened and its type."""
     contact = data.get("contact") or {}
     words = [str(data[name]) for name in _SHOWN if data.get(name)]
+    progress = [f"{data['done']} of {data['total']}"] if data.get("total") else []
     who = contact.get("phone") or contact.get("lid")
-    tables.line("  ".join([tables.when(event["timestamp"]), f"{event['type']:24}", *words, *([who] if who else [])]))
+    return [*words, *progress, *([str(who)] if who else [])]
 
 
 def _past(run: Invocation, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:

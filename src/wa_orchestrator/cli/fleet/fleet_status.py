@@ -13,6 +13,11 @@ from wa_orchestrator.cli.terminal import tables, times
 from wa_orchestrator.cli.terminal.command import EXIT_FAILED, Invocation
 
 SessionId = Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this session's.")]
+#: What it means that a part of `/ready` does not work.
+_PARTS: Final = {
+    "leader": "No orchestrator works: sessions are neither started nor watched.",
+    "dispatcher": "No dispatcher works: messages are accepted, and wait.",
+}
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _COLUMNS = {
     "session": "sessionId", "label": "label", "status": "status", "phone": "phone", "sent today": "sent",
@@ -24,8 +29,15 @@ def status(run: Invocation) -> None:
     """Show the fleet in one screen, and what needs a person. Exit code 1 when something does."""
     found = _read(run)
     run.output(found, lambda: _print(found))
-    if found["stats"]["alerts"] or found["ready"]["status"] != "ready":
+    if needs_a_person(found):
         raise typer.Exit(EXIT_FAILED)
+
+
+def needs_a_person(found: dict[str, Any]) -> list[dict[str, str]]:
+    """Return what needs a person, and what to do: parts of the server that do not work come first."""
+    missing = [told for part, told in _PARTS.items() if not found["ready"][part]]
+    rows = [{"what": what, "do": "Wait a minute. Then start one, or look into its log."} for what in missing]
+    return rows + [{"what": each["what"], "do": each["do"]} for each in found["stats"]["alerts"]]
 
 
 def watch(
@@ -71,8 +83,7 @@ def _print(found: dict[str, Any]) -> None:
     }
     tables.fields({name: name for name in values}, values)
     tables.line("")
-    alerts = [{"what": each["what"], "do": each["do"]} for each in stats["alerts"]]
-    tables.table({"needs you": "what", "what to do": "do"}, alerts, empty="Nothing needs you.")
+    tables.table({"needs you": "what", "what to do": "do"}, needs_a_person(found), empty="Nothing needs you.")
     if sessions := found.get("sessions"):
         tables.line("")
         tables.table(_COLUMNS, [_row(each) for each in sessions])

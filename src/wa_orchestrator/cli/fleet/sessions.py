@@ -227,8 +227,9 @@ def history(
 ) -> None:
     """List a session's latest events."""
     found = run.client.session_history(session_id, limit=limit)
-    columns = {"when": "at", "event": "type"}
-    run.output(found, lambda: tables.table(columns, found["events"], empty="Nothing has happened yet."))
+    columns = {"when": "at", "event": "type", "reason": "reason"}
+    rows = [{"reason": None} | each for each in found["events"]]
+    run.output(found, lambda: tables.table(columns, rows, empty="Nothing has happened yet."))
 
 
 @command(app, "confirm-phone")

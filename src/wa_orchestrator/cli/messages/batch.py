@@ -36,7 +36,8 @@ def send_batch(
         leaves = f" The last one leaves at {tables.when(sent['lastEta'])}." if sent["lastEta"] else ""
         tables.line(f"{sent['accepted']} of {len(numbered)} messages are queued as {sent['batchId']}.{leaves}")
         for line, error in refused:
-            typer.echo(f"line {line}: {error['code']}: {error['message']}", err=True)
+            problems = "; ".join(f"{each['path']}: {each['message']}" for each in error.get("errors") or ())
+            typer.echo(f"line {line}: {error['code']}: {problems or error['message']}", err=True)
 
     run.output(sent, show)
     if refused:

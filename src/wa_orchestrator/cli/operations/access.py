@@ -1,5 +1,6 @@
 """`wa-orchestrator keys …`, `people …`, `logins …` and `audit …`: access, logins and the audit log."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -161,9 +162,15 @@ def delete(run: Invocation, person_id: PersonId, *, yes: Yes = False) -> None:
 def list_audit(run: Invocation, limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 50) -> None:
     """List the newest entries."""
     found = run.client.audit(limit=limit)
-    rows = [each | {"who": each["name"] or each["by"]} for each in found["entries"]]
+    rows = [each | {"who": each["name"] or each["by"], "details": _details(each)} for each in found["entries"]]
     columns = {"when": "at", "who": "who", "did": "action", "to": "target", "details": "details"}
     run.output(found, lambda: tables.table(columns, rows, empty="The audit log is empty."))
+
+
+def _details(entry: dict[str, Any]) -> str:
+    """Return the details of an entry as text: none is nothing."""
+    text = entry["details"] if isinstance(entry["details"], str) else json.dumps(entry["details"], ensure_ascii=False)
+    return "" if text == "{}" else text
 
 
 @command(audit)

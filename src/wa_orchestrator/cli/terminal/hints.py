@@ -21,6 +21,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "NO_SUCH_MESSAGE": "There is no message {messageId}; it may have been erased. "
     "`wa-orchestrator messages list` lists the newest.",
     "NO_SUCH_PROXY": "There is no proxy {proxyId}. `wa-orchestrator proxies list` lists them.",
+    "NO_SUCH_QUOTE": "There is no such message to answer. `wa-orchestrator messages list` lists those that were sent; "
+    "with an id of WhatsApp's, pass --session too.",
     "NO_SUCH_SESSION": "There is no session {sessionId}. `wa-orchestrator sessions list` lists them.",
     "PROXY_IN_USE": "{sessions} sessions use this proxy. `wa-orchestrator proxies remove --drain` moves them first.",
     "QUEUE_UNAVAILABLE": "The queue does not answer. Retry with the same --idempotency-key: "

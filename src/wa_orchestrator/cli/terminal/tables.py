@@ -53,8 +53,9 @@ def line(text: str) -> None:
 
 
 def cell(name: str, value: Any) -> Text:
-    """Return the value of a field as text; states have a colour, and fields named `…At` are timestamps."""
-    text = when(value) if name == "at" or name.endswith("At") else _said(value)
+    """Return the value of a field as text; states have a colour, and fields named `…At` and `…Until` are timestamps."""
+    is_time = name in ("at", "until") or name.endswith(("At", "Until"))
+    text = when(value) if is_time else _said(value)
     return Text(text, _COLOURS.get(text.partition(" ")[0], ""))
 
 
