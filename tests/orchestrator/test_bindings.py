@@ -297,6 +297,22 @@ async def test_the_other_devices_follow_to_a_given_proxy_although_the_server_die
     assert await _exits(control) == {proxy_url.proxy_id(GIVEN)}
 
 
+async def test_no_device_follows_to_a_proxy_that_has_become_bad_meanwhile(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    own = (await now(control.context, "first")).proxy
+    await started(control, api, "second", phone=PHONE, proxy=GIVEN)
+    await teller.qr("second")
+    with monkeypatch.context() as dying:
+        dying.setattr(placement, "move_phone_sessions", AsyncMock(side_effect=ConnectionError))
+        assert (await teller.connected("second", PHONE)).status_code == 500
+    await control.context.redis.hset(keys.proxy(proxy_url.proxy_id(GIVEN)), "status", "BAD")
+    assert (await teller.connected("second", PHONE)).status_code == 200
+    first = await now(control.context, "first")
+    assert (first.proxy, first.status) == (own, "connected")
+
+
 async def test_a_device_that_nobody_has_scanned_keeps_the_proxy_it_was_given_when_its_phone_is_bound_to_another(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:

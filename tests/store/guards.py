@@ -831,6 +831,20 @@ async def _(scene: Scene) -> None:
     assert await _assigned(scene) == {"p1": {"w1"}, "p2": set(), "p3": {"w1"}}
 
 
+@case("bind_keeps_slot_back")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    for name in ("p2", "p3"):
+        await scene.proxy(name)
+    for old, new in (("p1", "p2"), ("p2", "p1")):
+        move = slots.Move("w1", old, PHONE, ProxyReason.PROXY_FAILED, [new])
+        assert await slots.move(scene.scripts, move, per_proxy=4) == slots.Moved(new)
+    await scene.scripts.redis.set(keys.sticky(PHONE), "p3")  # its worker has run on p1 all the time
+    binding = slots.Binding(1, PHONE, "p3", "p1", await scene.version())
+    assert await slots.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4) == slots.Moved("p3")
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": set(), "p3": {"w1"}}
+
+
 @case("release_slot_seen")
 async def _(scene: Scene) -> None:
     await _moved(scene)

@@ -191,7 +191,7 @@ def follows(session: Session, proxy_id: str) -> bool:
 
 
 async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reason: ProxyReason) -> None:
-    """Move the phone's other sessions to the proxy that it is bound to now, as far as there is room."""
+    """Move the phone's other sessions to the proxy that it is bound to now, as far as it has room and is not bad."""
     for session in await records.sessions_of_phone(context.scripts, phone):
         await _move_to(context, session.id, proxy_id, reason)
 
@@ -200,9 +200,10 @@ async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reaso
 async def _move_to(context: Context, session_id: str, proxy_id: str, reason: ProxyReason) -> bool | Changed:
     session = await records.session(context.scripts, session_id)
     proxy = await records.proxy(context.scripts, proxy_id)
-    room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
-    if session is None or not follows(session, proxy_id) or not room:
-        return False
+    most = context.settings.max_sessions_per_proxy
+    takes_it = proxy is not None and proxy.status == ProxyStatus.OK and len(proxy.sessions) < most
+    if session is None or not follows(session, proxy_id) or not takes_it:
+        return False  # it keeps its slot
     return await _move(context, session, reason, [proxy_id])
 
 

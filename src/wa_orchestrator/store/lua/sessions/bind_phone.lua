@@ -51,6 +51,7 @@ elseif sticky ~= own then
     -- The worker still uses the other proxy: that it must be replaced is written in the same step, so no crash can lose it;
     -- and it keeps its slot there until it has ended (release_slot). With one that it left before, it is that slot which is kept.
     local kept = leaving or ''
+    if kept == own then kept = '' end -- guard: bind_keeps_slot_back
     if kept == '' then kept = own else redis.call('SREM', OF_OWN_PROXY, id) end -- guard: bind_keeps_slot
     redis.call('HSET', SESSION, 'proxy', is_full and '' or sticky, 'phone', phone, 'proxy_given', '', 'restart_epoch', epoch, 'leaving', kept)
     if is_full then
