@@ -96,6 +96,15 @@ async def test_nobody_is_told_what_was_read_while_sending_is_on_hold(api: Messag
     assert await _marks(api) == []
 
 
+async def test_a_session_that_has_another_phone_now_marks_nothing_as_read_that_came_to_the_earlier_one(
+    api: MessageApi,
+) -> None:
+    await says(api, "Are you there?", "3A01")
+    await api.context.redis.hset(keys.session("w1"), "phone", "972500000009")
+    assert (await api.client.post(f"{HERE}/read", json={"tell": True})).json()["unread"] == 0
+    assert await _marks(api) == []
+
+
 async def _notices(api: MessageApi, **query: Any) -> list[tuple[str, str | None, str | None]]:
     page = await get(api, f"{HERE}/messages", **query)
     return [(each["kind"], each["outcome"], each["reason"]) for each in page["notices"]]
@@ -120,6 +129,16 @@ async def test_a_thread_tells_of_calls_and_of_messages_that_could_not_be_read(ap
     assert await _notices(api) == [("call", "missed", None)]
     await erasures.erase_facts(api.context.scripts, FRIEND, "")
     assert await api.context.redis.keys(keys.notices("*", FRIEND)) == []
+
+
+async def test_a_call_is_forgotten_as_messages_are_although_further_ones_come(api: MessageApi, clock: Clock) -> None:
+    await says(api, "Are you there?", "3A01")
+    person: dict[str, Any] = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "at": 1}
+    for name in ("c1", "c2", "c3"):
+        await tell(api, "CALL", callId=name, status="missed", video=False, **person)
+        await clock.pass_ms(api.context.settings.body_retention_days * DAY_MS // 2 + 1)
+    kept: Any = await api.context.redis.zrange(keys.notices(PHONE, FRIEND), 0, -1)
+    assert [json.loads(each)["whatsapp_id"] for each in kept] == ["c2", "c3"]
 
 
 async def test_a_search_reads_whole_messages_only_where_the_text_matches(

@@ -26,6 +26,8 @@ async def tell(context: Context, known: StoredConversation, session_id: str, unt
     session = await records.session(context.scripts, session_id)
     if known.group or not known.unread or session is None or session.status is not State.CONNECTED:
         return
+    if known.our_phone not in ("", session.phone):  # it was linked to another phone since: that one did not get them
+        return
     if holds_on(await records.holds(context.scripts), session, await context.scripts.now_ms()):
         return
     ids = await _unread(context, known, until_ms)
