@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,6 +15,7 @@ from wa_orchestrator.archive.archiver import DAY_MS, Archiver
 from wa_orchestrator.domain import conversation
 from wa_orchestrator.domain.access.permissions import Role, Scope, reach_of
 from wa_orchestrator.domain.messages import content, incoming
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages import conversation_thread, message_search
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.access import api_keys, people
@@ -94,6 +96,17 @@ async def test_nobody_is_told_what_was_read_while_sending_is_on_hold(api: Messag
     await holds.put(api.context.scripts, holds.Hold("all", FOREVER_MS, "test", "somebody"))
     assert (await api.client.post(f"{HERE}/read", json={"tell": True})).json()["unread"] == 0
     assert await _marks(api) == []
+
+
+async def test_what_was_read_counts_as_read_although_the_contact_cannot_be_told(
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await says(api, "Are you there?", "3A01")
+    away = AsyncMock(side_effect=Unavailable("ARCHIVE_UNAVAILABLE", "The archive cannot be read or written."))
+    monkeypatch.setattr(conversation_thread, "page", away)
+    assert (await api.client.post(f"{HERE}/read", json={"tell": True})).json().get("unread") == 0
+    assert await _marks(api) == []
+    assert away.await_count == 1
 
 
 async def test_a_session_that_has_another_phone_now_marks_nothing_as_read_that_came_to_the_earlier_one(

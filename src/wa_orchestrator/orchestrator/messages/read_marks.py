@@ -5,7 +5,7 @@ from typing import Final
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import recipient
 from wa_orchestrator.domain.sessions.session import State
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.messages import conversation_thread
 from wa_orchestrator.messages.act_runner import ActRunner, Limit
 from wa_orchestrator.messages.session_pace import holds_on
@@ -21,7 +21,8 @@ _MOST: Final = 50
 async def tell(context: Context, known: StoredConversation, session_id: str, until_ms: int) -> None:
     """Have a session's worker mark what is unread, up to an instant, as read. Nobody waits for it.
 
-    Nothing is told in a group, while the session is away or on hold, and beyond its limit of acts; nor later.
+    Nothing is told in a group, while the session is away or on hold or the archive cannot be read, and beyond its
+    limit of acts; nor later.
     """
     session = await records.session(context.scripts, session_id)
     if known.group or not known.unread or session is None or session.status is not State.CONNECTED:
@@ -30,12 +31,12 @@ async def tell(context: Context, known: StoredConversation, session_id: str, unt
         return
     if holds_on(await records.holds(context.scripts), session, await context.scripts.now_ms()):
         return
-    ids = await _unread(context, known, until_ms)
-    if not ids:
-        return
     try:
+        ids = await _unread(context, known, until_ms)
+        if not ids:
+            return
         await ActRunner(context.settings, context.scripts).spend(session_id, Limit.ACTS)
-    except Refused:
+    except (Refused, Unavailable):  # here it counts as read all the same
         return
     last, *others = ids
     named = {"to": recipient.address(known.contact), "whatsappId": last, "others": " ".join(others)}
