@@ -22,6 +22,7 @@ class Kind(StrEnum):
     STANZA = "stanza"
     NOTIFICATION = "notification"
     INFO = "ib"
+    QUESTION = "iq"
     RECEIPT = "receipt"
     ACK_ERROR = "ack.error"
     STREAM_ERROR = "stream.error"
