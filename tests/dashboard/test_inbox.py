@@ -389,6 +389,33 @@ def test_our_message_is_edited_in_the_reply_box_and_deleted_after_a_question(
     page.context.close()
 
 
+def test_an_edit_that_was_left_before_its_answer_came_ends_without_an_error(
+    served: ServedFleet, chromium: Browser
+) -> None:
+    sent = served.do(lambda on: answer(on, 903, "See you at ten", "sent"))
+    page = log_in(visit(chromium, served.address), served.address, PASSWORD)
+    opened(page, served.address)
+    waiting: list[Route] = []
+
+    def hold(route: Route) -> None:
+        waiting.append(route)
+
+    page.route("**/do/message-edit", hold)
+    box = page.locator("#reply textarea")
+    box.fill("a draft")
+    page.locator(f"#m-{sent} [data-acts]").click()
+    page.locator("#acts").get_by_role("button", name="Edit").click()
+    with page.expect_request("**/do/message-edit"):
+        box.press("Enter")
+    box.press("Escape")
+    expect(box).to_have_value("a draft")
+    waiting[0].fulfill(json={"state": "ok", "toast": '<div class="toast"><div><b>Done</b></div></div>'})
+    expect(page.locator("#said")).to_have_text("Done")
+    expect(page.locator("#reply [data-error]")).to_be_hidden()
+    expect(box).to_have_value("a draft")
+    page.context.close()
+
+
 async def _age(on: FleetBuilder, message: str, hours: int) -> None:
     await on.redis.hset(keys.message(message), "accepted_at", await on.scripts.now_ms() - hours * 3_600_000)
 

@@ -397,9 +397,10 @@ async function sendReply(form) {
   }
 }
 async function sendEdit(text) {
-  const { ok, told } = await post('message-edit', { id: editing.message.id.slice(2), text })
+  const edited = editing
+  const { ok, told } = await post('message-edit', { id: edited.message.id.slice(2), text })
   if (!ok) throw new Refusal(told)
-  endEdit()
+  if (editing === edited) endEdit() // it may have been left meanwhile
   $('#said').textContent = wordsOf(told)
 }
 // One key per attempt of a person: a repetition after a lost answer is the same message.
