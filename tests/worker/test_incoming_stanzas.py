@@ -21,7 +21,7 @@ def _connection(rig: Rig, session: Session) -> Any:
 async def test_a_ping_of_whatsapp_is_answered(rig: Rig) -> None:
     session = rig.session()
     await session.link()
-    await rig.world.whatsapp.fault("server_ping", phone=session.phone, seconds=3)
+    await rig.world.whatsapp.fault("server_ping", phone=session.phone, seconds=60)
 
     def outcome() -> str:
         ended = any(event["type"] == "DISCONNECTED" for event in session.station.events)
