@@ -108,6 +108,14 @@ async def test_what_came_of_a_button_names_sessions_and_proxies_as_people_know_t
     assert proxy not in checked.text
 
 
+@pytest.mark.parametrize("act", ["message-react", "message-edit"])
+def test_what_whatsapp_has_taken_is_not_said_to_be_on_a_phone_that_may_be_switched_off(act: str) -> None:
+    said = [actions.outcome_of(act, actions.find(act), [{"id": "m_1"}], [ApiResponse(200, {})], each).text
+            for each in (ENGLISH, HEBREW)]  # fmt: skip
+    assert all("WhatsApp" in each for each in said)
+    assert not any(word in each for each in said for word in ("phone", "טלפון"))
+
+
 # -- days --------------------------------------------------------------------------------------------------------------
 
 
