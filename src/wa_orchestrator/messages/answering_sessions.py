@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from redis.asyncio.client import Pipeline
-
 from wa_orchestrator.domain.conversation import Device, answering
 from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.store import keys
@@ -17,7 +15,8 @@ async def find(scripts: Scripts, found: Sequence[StoredConversation]) -> list[De
     homes = [own.get(each.session) for each in found]
     phones = [each.our_phone or (home.phone if home else "") for each, home in zip(found, homes, strict=True)]
     away = sorted({phone for phone, home in zip(phones, homes, strict=True) if phone and not (home and home.connected)})
-    members = dict(zip(away, await scripts.each(Pipeline.smembers, map(keys.sessions_of_phone, away)), strict=True))
+    named = await scripts.each(lambda pipe, key: pipe.smembers(key), map(keys.sessions_of_phone, away))
+    members = dict(zip(away, named, strict=True))
     others = await _devices(scripts, sorted({str(name) for several in members.values() for name in several}))
     siblings = {
         phone: [others[name] for name in sorted(several) if name in others] for phone, several in members.items()

@@ -117,7 +117,7 @@ async def _received(
             gone = {name for name, _ in entries} - {each.id for each in found}
             if not gone:
                 break
-            await scripts.redis.zrem(index, *gone)  # in the archive since; a place in the index that was left over
+            await message_index.remove(scripts, index, gone)
         fresh += found
     old = await archive.incoming_page(session, known.names, after=after, most=limit)
     copies = {each.id: each for each in (*old, *fresh)}

@@ -1,7 +1,7 @@
 """Reads indexes of messages, the newest first, by the time of acceptance."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from wa_orchestrator.store import keys, records
@@ -40,6 +40,11 @@ async def page(
         high = f"({accepted_at}"
     raw = await scripts.redis.zrevrangebyscore(index, high, low, start=0, num=most, withscores=True)
     return [(str(each), int(at)) for each, at in (*same_instant, *raw)][:most]
+
+
+async def remove(scripts: Scripts, index: str, message_ids: Collection[str]) -> None:
+    """Remove entries whose messages have moved to the archive and left their place in the index behind."""
+    await scripts.redis.zrem(index, *message_ids)
 
 
 async def page_of_statuses(
