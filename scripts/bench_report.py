@@ -364,6 +364,8 @@ REPORTS: Final[Mapping[str, Report]] = {
         (
             Figure("at rest, server, Redis and workers", "result/now/rest/all_percent", "% of a core"),
             Figure("memory of all of them", "result/now/rest/memory_gb", "GB"),
+            Figure("at rest after a restart of everything", "result/now/rest_after_kill_9/all_percent", "% of a core"),
+            Figure("memory after it", "result/now/rest_after_kill_9/memory_gb", "GB"),
             Figure("CPU of server and Redis for a sent message", "result/now/send/ms_each", "ms"),
             Figure("the same without what they take at rest", "result/now/send/ms_each_without_rest", "ms"),
             Figure("all back after `kill -9` of everything", "result/now/after_kill_9/all_back_s", "s"),
@@ -413,7 +415,7 @@ _SHOWN: Final = (
     ("a restarted worker until it is connected", "worker", "restart to connected"),
     ("messages accepted by one gateway, each on disk first", "gateway", "accepted, 256 connections"),
     (
-        "`kill -9` of everything until twelve sessions are back",
+        "`kill -9` of everything until 500 sessions are back",
         "whole_product",
         "all back after `kill -9` of everything",
     ),
@@ -461,6 +463,7 @@ def _shown(words: str, name: str, title: str, folder: Path) -> str:
 def _section(report: Report, name: str, result: Mapping[str, Any]) -> str:
     rows = "".join(_row(figure, *each) for figure in report.figures for each in _values(figure, result))
     about = f"`{result['command']}` · {result['date']} · {_machine(result)} · `bench/results/{name}.json`"
+    about += f"\n\n{result['remarks']}" if "remarks" in result else ""
     if not rows:
         return f"\n## {report.title}\n\n{about}\n"
     return (
