@@ -20,7 +20,7 @@ from wa_orchestrator.dashboard.html.locale import Locale, ltr
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.login import Person
-from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
+from wa_orchestrator.dashboard.pages import anti_ban, audit, fleet, live_log, messages, scan, session
 from wa_orchestrator.dashboard.pages import proxies as proxies_page
 from wa_orchestrator.dashboard.routes import actions
 from wa_orchestrator.domain.access.permissions import EVERYTHING, Only, Reach, Role
@@ -354,3 +354,11 @@ async def test_whoever_may_not_read_the_opt_outs_is_not_told_that_there_are_none
 def test_an_id_without_a_name_is_written_from_the_left() -> None:
     asked, answer = [{"id": "p_1"}], [ApiResponse(200, {})]
     assert ltr("p_1") in actions.outcome_of("proxy-check", actions.find("proxy-check"), asked, answer, HEBREW).text
+
+
+async def test_an_act_of_yesterday_names_its_day_once(redis: Redis, scripts: Scripts) -> None:
+    entry = {"at": await scripts.now_ms() - 86_400_000, "by": "dashboard:Dana", "action": "hold.add", "target": "all"}
+    await redis.xadd(keys.AUDIT, dict(entry))
+    shown = " ".join(re.sub(r"<[^>]+>", " ", await page_of(redis, audit, {})).split())
+    assert re.search(r"yesterday \d\d:\d\d:\d\d", shown)
+    assert not re.search(r"[A-Z][a-z]{2} yesterday", shown)
