@@ -20,9 +20,9 @@ FROM {image}
 USER root
 ENV PATH=/opt/wa/bin:/opt/venv/bin:/usr/sbin:/usr/bin
 RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends passwd procps systemd systemd-sysv >/dev/null
-COPY . /root/deploy
+COPY . /srv/deploy
 RUN mkdir -p /opt/wa-orchestrator/bin && ln -s /opt/wa/bin/wa-orchestrator /opt/wa-orchestrator/bin/
-WORKDIR /root
+WORKDIR /srv
 HEALTHCHECK NONE
 STOPSIGNAL SIGRTMIN+3
 ENTRYPOINT ["/sbin/init"]
